@@ -16,9 +16,11 @@ from .agents import OptimisticVIAgent as OptimisticVIAgent
 from .agents import PosteriorSamplingAgent as PosteriorSamplingAgent
 from .agents import brps_rl as brps_rl
 from .analysis import check as check
+from .analysis import load as load
 from .analysis import posterior_returns as posterior_returns
 from .analysis import returns as returns
 from .analysis import risk_profile as risk_profile
+from .analysis import save as save
 from .analysis import value_of_data as value_of_data
 from .bandits import LinearBandit as LinearBandit
 from .bandits import SharedLinearBandit as SharedLinearBandit

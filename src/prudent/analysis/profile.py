@@ -445,7 +445,7 @@ def risk_profile(
         message = f"higher risk levels earn less, on average and in the tail: {sentences}"
         warnings.warn(CautionWarning(message, code="caution", value=worse), stacklevel=2)
     weights = np.stack([_weights(solution) for solution in chosen.values()])
-    spent = _visits(model, belief, weights, first)
+    spent = mean_visits(model, belief, weights, first)
     shares = spent / spent.sum(axis=1, keepdims=True)
     today = None
     if baseline is not None:
@@ -554,7 +554,7 @@ def _cautions(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) -> 
     ]
 
 
-def _visits(model: UncertainMDP, belief: Belief, policies: FloatArray, start: FloatArray) -> FloatArray:
+def mean_visits(model: UncertainMDP, belief: Belief, policies: FloatArray, start: FloatArray) -> FloatArray:
     """Return the discounted numbers of visits [L, S] of policies [L, S, A] in the mean model."""
     mean_theta = belief.mean
     possible = mean_theta > 0.0

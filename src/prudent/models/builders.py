@@ -1,6 +1,6 @@
 """Builders of models from matrices, tables, functions and Gymnasium environments.
 
-Builders called ``known_`` return the arguments of ``MDP._of_steps``, those called ``uncertain_`` the arguments of
+Builders called ``known_`` return the arguments of ``MDP.of_steps``, those called ``uncertain_`` the arguments of
 ``UncertainMDP.from_entries``. The constructor then checks the complete model; a builder checks only what can no longer
 be named afterwards, such as the row of a table or the call of a function.
 """

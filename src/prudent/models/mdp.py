@@ -16,17 +16,14 @@ from scipy import sparse
 from .._numerics.compensated import sums_and_leaks
 from .._support.checks import SUM_TOLERANCE, number_array, require_shape
 from ..errors import ModelError, ParameterError
-from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, PathLike, SparseLike, TableLike
-from .base import Shape, TabularModel, admissible_mask, plural
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray, NamesLike, SparseLike, TableLike
+from .base import Shape, admissible_mask, plural
 from .builders import Indices, Steps, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
 from .entries import END, Entries, Outcomes, likely_outcomes
-from .files.choices import Choices, choices_of
-from .files.petsc import read_matrix, write_matrix
-from .files.prism import known_prism, write_prism
-from .files.umb import known_umb, write_umb
+from .files.methods import ModelFiles
 
 
-class MDP(TabularModel):
+class MDP(ModelFiles):
     """A Markov decision process with known transition probabilities.
 
     Parameters
@@ -131,7 +128,7 @@ class MDP(TabularModel):
         self.terminal_value = np.where(self.terminal, worth, 0.0)
 
     @classmethod
-    def _of_steps(
+    def of_steps(
         cls,
         steps: Steps,
         shape: Shape,
@@ -140,7 +137,28 @@ class MDP(TabularModel):
         reward: FloatArray | None = None,
         **names: Any,
     ) -> MDP:
-        """Return the model that adds up the steps of each pair and keeps their rewards, by default with their means."""
+        """Return the model that adds up the steps of each pair and keeps their rewards.
+
+        Parameters
+        ----------
+        steps : Steps
+            All steps that are possible, in any order; a pair without a step is inadmissible.
+        shape : tuple of int
+            Numbers of states and of actions.
+        discount : float
+            Discount factor in [0, 1].
+        notes : tuple of str, default=()
+            What a builder did without being asked.
+        reward : ndarray of shape (S, A), optional
+            Mean rewards, by default those of the steps.
+        **names : iterable of hashable
+            ``states`` and ``actions``.
+
+        Returns
+        -------
+        MDP
+            The model.
+        """
         (S, A), goes_on = shape, ~steps.ends
         pair, earned = steps.state * A + steps.action, steps.probability * steps.reward
         onward, target = pair[goes_on], steps.next_state[goes_on]
@@ -193,10 +211,22 @@ class MDP(TabularModel):
         >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).steps()
         (array([0, 0, 1]), array([0, 1, 1], dtype=int32), array([0., 0., 1.]))
         """
-        return self._steps()[:3]
+        return self.likely_steps()[:3]
 
-    def _steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
-        """Return ``steps`` and their probabilities."""
+    def likely_steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
+        """Return the steps that are possible and their probabilities.
+
+        Returns
+        -------
+        pair : int64 [M]
+            Pair s*A + a, ascending.
+        next_state : int32 [M]
+            Next state, -2 for the end of the process.
+        reward : float64 [M]
+            Reward.
+        probability : float64 [M]
+            Probability.
+        """
         pairs, targets, means = self._pairs(), self.transition.indices, self.reward.reshape(-1)
         rewards = means[pairs] if self.transition_reward is None else self.transition_reward.data
         chances = self.transition.data
@@ -253,7 +283,7 @@ class MDP(TabularModel):
         """
         if self._finer is not None:
             return self._finer()
-        pairs, targets, rewards, chances = self._steps()
+        pairs, targets, rewards, chances = self.likely_steps()
         sizes = np.bincount(pairs, minlength=self.admissible.size)
         return Outcomes(np.concatenate(([0], np.cumsum(sizes))), targets, rewards, chances)
 
@@ -385,7 +415,7 @@ class MDP(TabularModel):
         >>> mdp.reward.ravel()
         array([-0.2, 0. ])
         """
-        return cls._of_steps(**known_table(table, states, actions, columns), discount=discount)
+        return cls.of_steps(**known_table(table, states, actions, columns), discount=discount)
 
     @classmethod
     def from_gymnasium(cls, env: Any, discount: float) -> MDP:
@@ -415,212 +445,7 @@ class MDP(TabularModel):
         >>> MDP.from_gymnasium("FrozenLake-v1", discount=0.99).n_states
         16
         """
-        return cls._of_steps(**known_gymnasium(env), discount=discount)
-
-    @classmethod
-    def from_umb(
-        cls, path: PathLike, discount: float | None = None, *, reward: str | None = None, costs: bool = False
-    ) -> MDP:
-        """Return the model of a UMB file, the binary format that PRISM, Storm and Modest share.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            The file.
-        discount : float, optional
-            Discount factor in [0, 1]. It may be left out for a file that ``to_umb`` wrote.
-        reward : str, optional
-            Name of the rewards, needed if the file has several. Those of states, choices and branches add up.
-        costs : bool, default=False
-            Whether the numbers are costs; rewards are minus them.
-
-        Returns
-        -------
-        MDP
-            The model. States are called by the values of their variables, actions by their names; choices without an
-            action are numbered within their state. A state without choices ends the process. ``notes`` says so.
-
-        Raises
-        ------
-        ModelError
-            If the file is damaged, or no Markov decision process: a game, continuous time, intervals, observations.
-        ParameterError
-            If the discount or the rewards have to be named.
-
-        See Also
-        --------
-        to_umb : Write such a file.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> mdp = MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     mdp.to_umb(folder + "/two.umb")
-        ...     MDP.from_umb(folder + "/two.umb") == mdp
-        True
-        """
-        return cls._of_steps(**known_umb(path, discount, reward, costs))
-
-    def to_umb(self, path: PathLike, *, start: Label | None = None) -> None:
-        """Write the model as a UMB file, for PRISM, Storm and Modest.
-
-        A step that ends the process leads to one more state, which has the label "end" and earns nothing. The discount
-        and the names of states stand among the parameters in the file's index, where ``from_umb`` finds them.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            The file; an older one is replaced when the new one is whole.
-        start : label, optional
-            The initial state, which such files must have. By default the first one.
-
-        Raises
-        ------
-        ParameterError
-            If ``start`` is no state, names are no texts or numbers, or transitions have durations.
-
-        See Also
-        --------
-        from_umb : Read such a file.
-        """
-        write_umb(path, self, self._choices(self.outcomes()), self._first_state(start))
-
-    @classmethod
-    def from_prism(cls, path: PathLike, discount: float | None = None, *, costs: bool = False) -> MDP:
-        """Return the model of PRISM's explicit files: transitions in NAME.tra, rewards in NAME.srew and NAME.trew.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            NAME, or one of the files.
-        discount : float, optional
-            Discount factor in [0, 1]. It may be left out for files that ``to_prism`` wrote.
-        costs : bool, default=False
-            Whether the numbers are costs; rewards are minus them.
-
-        Returns
-        -------
-        MDP
-            The model. Choices without an action are numbered within their state.
-
-        Raises
-        ------
-        ModelError
-            If a file is missing or damaged.
-        ParameterError
-            If the discount has to be given.
-
-        See Also
-        --------
-        to_prism : Write such files.
-        """
-        return cls._of_steps(**known_prism(path, discount, costs))
-
-    def to_prism(self, path: PathLike, *, start: Label | None = None) -> None:
-        """Write the model as PRISM's explicit files: NAME.tra, NAME.trew, NAME.lab; and NAME.json with names.
-
-        A step that ends the process leads to one more state, which has the label "end" and earns nothing. PRISM pays by
-        next state: where one next state can earn several rewards, their mean is written.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            NAME, or one of the files.
-        start : label, optional
-            The initial state, which PRISM must have. By default the first one.
-
-        Raises
-        ------
-        ParameterError
-            If ``start`` is no state, names are no texts or numbers, or transitions have durations.
-
-        See Also
-        --------
-        from_prism : Read such files.
-        """
-        pairs, targets, rewards, chances = self._steps()
-        first = np.concatenate(([0], np.cumsum(np.bincount(pairs, minlength=self.admissible.size))))
-        steps = Outcomes(first, targets, rewards, chances)
-        write_prism(path, self, self._choices(steps), self._first_state(start))
-
-    @classmethod
-    def from_petsc(cls, transition: PathLike, reward: PathLike, discount: float, *, costs: bool = False) -> MDP:
-        """Return the model of two matrices in PETSc's binary format, as madupite reads and writes them.
-
-        Parameters
-        ----------
-        transition : str or PathLike
-            File of the probabilities, a matrix (S*A) x S whose row s*A + a belongs to the pair (s, a).
-        reward : str or PathLike
-            File of the rewards, a matrix S x A.
-        discount : float
-            Discount factor in [0, 1].
-        costs : bool, default=False
-            Whether ``reward`` holds costs, as it usually does there; rewards are minus them.
-
-        Returns
-        -------
-        MDP
-            The model.
-
-        Raises
-        ------
-        ModelError
-            If a file is missing or damaged, or the matrices are no model.
-
-        See Also
-        --------
-        to_petsc : Write such files.
-        """
-        earned = read_matrix(reward, "reward").toarray()
-        return cls(read_matrix(transition, "transition"), -earned if costs else earned, discount)
-
-    def to_petsc(self, transition: PathLike, reward: PathLike, *, costs: bool = False) -> None:
-        """Write the model as two matrices in PETSc's binary format: (S*A) x S probabilities and S x A rewards.
-
-        A step that ends the process leads to one more state that loops and earns nothing. Names, the discount and
-        rewards of single transitions have no place there.
-
-        Parameters
-        ----------
-        transition, reward : str or PathLike
-            The files.
-        costs : bool, default=False
-            Whether to write costs, which are minus the rewards.
-
-        Raises
-        ------
-        ParameterError
-            If some pairs are inadmissible, which the format cannot say, or transitions have durations.
-
-        See Also
-        --------
-        from_petsc : Read such files.
-        """
-        self.require_unit_durations("files of models")
-        if not self.admissible.all():
-            pair = int(np.argmin(self.admissible))
-            message = f"PETSc's files have every action in every state; {self.pair_name(pair)} is inadmissible"
-            raise ParameterError(message, code="inadmissible-action", **self.pair_fields(pair))
-        chances, earned = self.transition, self.reward
-        if self.termination is not None:
-            n = self.n_actions
-            last = sparse.csr_array(self.termination.reshape(-1, 1))
-            end = sparse.csr_array(
-                (np.ones(n), (np.arange(n), np.full(n, self.n_states))), shape=(n, self.n_states + 1)
-            )
-            chances = canonical(sparse.csr_array(sparse.vstack([sparse.hstack([chances, last]), end])))
-            earned = np.concatenate((earned, np.zeros((1, n))))
-        write_matrix(transition, chances)
-        write_matrix(reward, sparse.csr_array(-earned if costs else earned))
-
-    def _choices(self, outcomes: Outcomes) -> Choices:
-        self.require_unit_durations("files of models")
-        return choices_of(self, outcomes, self.reward, self.knows_single_rewards)
-
-    def _first_state(self, start: Label | None) -> int:
-        return 0 if start is None else self.state_labels.index(start, "start")
+        return cls.of_steps(**known_gymnasium(env), discount=discount)
 
     def dense(self) -> FloatArray:
         """Return the transition probabilities as an array.

@@ -67,7 +67,7 @@ def choices_of(model: TabularModel, outcomes: Outcomes, reward: FloatArray, sing
 def known_choices(
     choices: Choices, states: tuple[Any, ...] | None, actions: tuple[Any, ...] | None, notes: tuple[str, ...] = ()
 ) -> Arguments:
-    """Return the arguments of ``MDP._of_steps``.
+    """Return the arguments of ``MDP.of_steps``.
 
     Choices without actions, or with the same action twice in a state, are numbered within their state. A state without
     choices ends the process.

@@ -42,7 +42,7 @@ def write_prism(path: PathLike, model: TabularModel, choices: Choices, start: in
 
 
 def known_prism(path: PathLike, discount: float | None, costs: bool) -> Arguments:
-    """Read a model; return the arguments of ``MDP._of_steps``."""
+    """Read a model; return the arguments of ``MDP.of_steps``."""
     moves = _Table(_file(path, ".tra"), ("state", "choice", "target", "probability", "action"))
     S = moves.header[0]
     state, choice, target = moves.indices("state", S), moves.indices("choice"), moves.indices("target", S)

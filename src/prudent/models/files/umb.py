@@ -95,7 +95,7 @@ def write_umb(path: PathLike, model: TabularModel, choices: Choices, start: int)
 
 
 def known_umb(path: PathLike, discount: float | None, reward: str | None, costs: bool) -> Arguments:
-    """Read a model; return the arguments of ``MDP._of_steps``."""
+    """Read a model; return the arguments of ``MDP.of_steps``."""
     try:
         return _Reader(path).arguments(discount, reward, -1.0 if costs else 1.0)
     except (AttributeError, KeyError, TypeError, OverflowError) as fault:  # JSON of another form than the format's
