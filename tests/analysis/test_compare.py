@@ -16,7 +16,7 @@ S, A = 5, 2
 
 
 def world(rng):
-    return rng.dirichlet(np.full(S, 0.4), (S, A)), rng.normal(size=(S, A)).round(1)
+    return rng.dirichlet(np.full(S, 2.0), (S, A)), rng.normal(size=(S, A)).round(1)
 
 
 def log_of(rng, theta, reward, episodes, names="s"):
@@ -88,7 +88,7 @@ def test_the_same_log_changes_nothing(rng):
 
 def test_contributions_of_changes_add_up(rng):
     theta, reward = world(rng)
-    old = decided(log_of(rng, theta, reward, 4))
+    old = decided(log_of(rng, theta, reward, 12))
     model, posterior = read(log_of(rng, theta, reward, 200))
     found = compare(old, model, posterior, draws=50)
     mean = pr.BayesianRiskMDP(model, posterior, alpha=0.0).mean_mdp()
