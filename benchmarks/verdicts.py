@@ -3,8 +3,8 @@
 - ``python -m benchmarks.verdicts rates RESULTS --workers N`` simulates 2,000 studies of every claim in each world where
   it is false, with the noise of the datasets in RESULTS (a folder of ``prudent reproduce``), and writes what it finds
   to ``src/prudent/reproduction/error_rates.json``. It fails if a claim is called reproduced in more than 1% of the
-  studies of any world. What was found of each claim is kept in RESULTS/error-rates, by the content of samples and rules:
-  a run that was killed goes on where it was.
+  studies of any world. What was found of each claim is kept in RESULTS/error-rates, by the content of its samples and
+  of the rules: a run that was killed goes on where it was.
 - ``python -m benchmarks.verdicts summary RESULTS --workers N`` judges the claims, also at half and at double of the
   thresholds that are ours, writes ``docs/verdicts.json`` and puts its tables into ``docs/numbers.md``. The lakes with
   half and with twice the episodes are simulated, into RESULTS/episodes-200 and RESULTS/episodes-800.
