@@ -3,7 +3,8 @@
 - ``python -m benchmarks.verdicts rates RESULTS --workers N`` simulates 2,000 studies of every claim in each world where
   it is false, with the noise of the datasets in RESULTS (a folder of ``prudent reproduce``), and writes what it finds
   to ``src/prudent/reproduction/error_rates.json``. It fails if a claim is called reproduced in more than 1% of the
-  studies of any world.
+  studies of any world. What was found of each claim is kept in RESULTS/error-rates, by the content of its samples and
+  of the rules: a run that was killed goes on where it was.
 - ``python -m benchmarks.verdicts summary RESULTS --workers N`` judges the claims, also at half and at double of the
   thresholds that are ours, writes ``docs/verdicts.json`` and puts its tables into ``docs/numbers.md``. The lakes with
   half and with twice the episodes are simulated, into RESULTS/episodes-200 and RESULTS/episodes-800.
@@ -14,17 +15,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from prudent.reproduction import SCALES, STUDIES, Claim, judge, load, run
+from prudent._support.content import Content
+from prudent._support.output import write
+from prudent.reproduction import SCALES, STUDIES, Claim, choices, distributions, error_rates, judge, load, rules, run
 from prudent.reproduction.claims import BEYOND, Statement, counts
 from prudent.reproduction.error_rates import FILE, ErrorRate, error_rate, record
 from prudent.reproduction.error_rates import STUDIES as SIMULATED
@@ -55,27 +60,47 @@ def cases(results: Path) -> Iterator[tuple[str, str, str, Any, float, int]]:
                 yield statement.id, reading, name, samples, error, count
 
 
-def _rate(name: str, claim: str, samples: Any, error: float, studies: int, count: int) -> ErrorRate:
-    """Return the error rate of a claim; rules are found by name, since they do not travel between processes."""
+def _rate(name: str, claim: str, samples: Any, error: float, studies: int, count: int, part: Path) -> ErrorRate:
+    """Return the error rate of a claim; rules are found by name, since they do not travel between processes.
+
+    What was found is kept in a file of its own, so that a run that is killed goes on where it was.
+    """
     (statement,) = (each for each in STUDIES[name].claims if each.id == claim)
     assert statement.rule is not None
-    return error_rate(statement.rule, samples, error, studies, replications=count)
+    key = Content([_code(), statement.rule.words, dict(samples), error, studies, count]).hexdigest()
+    file = part / f"{key[:24]}.json"
+    if not file.exists():
+        rate = error_rate(statement.rule, samples, error, studies, replications=count)
+        write(file, json.dumps(asdict(rate)).encode())
+    return ErrorRate(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def _code() -> list[str]:
+    """Return the source of the rules and of their simulation."""
+    return [
+        Path(str(module.__file__)).read_text(encoding="utf-8")
+        for module in (choices, distributions, error_rates, rules)
+    ]
 
 
 def rates(results: Path, workers: int, studies: int, file: Path) -> int:
     """Measure and write the error rates; return 1 if one exceeds what is promised."""
     found: dict[str, dict[str, ErrorRate]] = {}
+    part = results / "error-rates"
+    part.mkdir(exist_ok=True)
     began = time.perf_counter()
-    with ProcessPoolExecutor(workers) as pool:
-        jobs = [
-            (claim, reading, pool.submit(_rate, name, claim, samples, error, studies, count))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        jobs = {
+            pool.submit(_rate, name, claim, samples, error, studies, count, part): (claim, reading)
             for claim, reading, name, samples, error, count in cases(results)
-        ]
-        for i, (claim, reading, job) in enumerate(jobs, 1):
-            rate = job.result()
-            found.setdefault(claim, {})[reading] = rate
+        }
+        for i, job in enumerate(as_completed(jobs), 1):
+            (claim, reading), rate = jobs[job], job.result()
             shares = f"{rate.edge:6.2%} at the edge, {rate.false:6.2%} beyond"
-            print(f"[{i}/{len(jobs)}] {shares}  {claim}, {reading or 'as written'}: {rate.worst}", flush=True)
+            place = f"[{i}/{len(jobs)}, {time.perf_counter() - began:.0f} s]"
+            print(f"{place} {shares}  {claim}, {reading or 'as written'}: {rate.worst}", flush=True)
+        for job, (claim, reading) in jobs.items():  # in the order of the claims
+            found.setdefault(claim, {})[reading] = job.result()
     each = [
         (f"{claim} ({reading or 'as written'})", rate) for claim, its in found.items() for reading, rate in its.items()
     ]
@@ -86,7 +111,7 @@ def rates(results: Path, workers: int, studies: int, file: Path) -> int:
         "scale": next(iter(load(results).values())).attrs["scale"],
         "claims": {claim: record(its) for claim, its in found.items()},
     }
-    file.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write(file, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     print(f"{time.perf_counter() - began:.0f} s; more than {ERROR:.0%}: {', '.join(wrong) or 'none'}")
     return int(bool(wrong))
 
@@ -242,6 +267,7 @@ def main(arguments: list[str]) -> int:
     if asked.what != "page" and asked.results is None:
         parser.error("name the folder of results")
     if asked.what == "rates":
+        os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         return rates(asked.results, asked.workers, asked.studies, asked.out or RATES)
     if asked.what == "summary":
         content = summary(asked.results, asked.workers, not asked.stored)

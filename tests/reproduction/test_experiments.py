@@ -136,7 +136,8 @@ def test_grids_rise_to_the_last(last, points, geometric):
 @pytest.mark.parametrize("name", STUDIES)
 def test_dataset_is_what_its_study_says(tiny_run, results, name):
     data, study = results[name], STUDIES[name]
-    assert {v: data[v].dims for v in data.data_vars} == {v: each.dims for v, each in study.variables.items()}
+    found = {v: data[v].dims for v in data.data_vars if not v.endswith("_replications")}
+    assert found == {v: each.dims for v, each in study.variables.items()}
     assert set(data.coords) == set(study.coords)
     for variable, quantity in {**study.variables, **study.coords}.items():
         assert data[variable].attrs["long_name"] == quantity.label
@@ -155,6 +156,29 @@ def test_dataset_is_what_its_study_says(tiny_run, results, name):
     assert json.loads(data.attrs["studies"]) == {each: STUDIES[each].title for each in STUDIES}
     with netcdf_file(tiny_run / f"{name}.nc", mmap=False) as plain:  # another reader than xarray
         assert set(study.variables) <= set(plain.variables)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_datasets_say_how_many_replications_each_cell_has(results, name):
+    """What was planned for the cell, which is less than the dimension where it is padded."""
+    data, study = results[name], STUDIES[name]
+    replicated = [str(v) for v in study.variables if "replication" in data[v].dims]
+    assert {v for v in data.data_vars if v.endswith("_replications")} == {f"{v}_replications" for v in replicated}
+    for variable in replicated:
+        counts = data[f"{variable}_replications"]
+        cells = data[variable].dims[: data[variable].dims.index("replication")]
+        assert (counts.dims, counts.dtype, counts.attrs["long_name"]) == (cells, np.int32, "number of replications")
+        padded = data[variable].isnull()
+        rows = (~padded).any([dim for dim in padded.dims if dim not in (*cells, "replication")])
+        assert (rows == (data.replication < counts)).all()  # those that exist come first
+        np.testing.assert_allclose(
+            data[variable].fillna(0.0).sum("replication") / counts, data[variable].mean("replication"), rtol=1e-12
+        )
+    if name == "lake-regret":
+        by_reading = data.regret_replications.isel(p_h=0, agent=0).values.tolist()
+        few, many = TINY.few_lakes, TINY.lake_replications
+        assert sorted(by_reading) == [few, few, many, many]
+        assert data.sizes["replication"] == many
 
 
 def test_studies_have_names_of_their_own():
@@ -251,7 +275,7 @@ def many(data, copies=20):
     """Return a dataset with every replication several times, a little apart: few replications decide nothing."""
     rng = np.random.default_rng(1)
     parts = [data + rng.normal(0.0, 1e-6) for _ in range(copies)]
-    return xarray.concat(parts, "replication")
+    return xarray.concat(parts, "replication", data_vars="minimal", coords="minimal", compat="override")
 
 
 def put(data, variable, agent, mean, **where):

@@ -241,12 +241,54 @@ def test_a_rule_that_takes_what_it_cannot_exclude_is_found_out():
     """The rule that called a claim reproduced if the claimed option is among those that may be the best."""
 
     class Lax(BestOptions):
-        def judge(self, samples, error=0.01):
-            finding = super().judge(samples, error)
-            sets = self.sets(samples, error).values()
-            kept = all(option in options for option, options in zip(self.claimed, sets, strict=True))
-            return finding._replace(verdict=REPRODUCED) if kept else finding
+        def possible(self, kept):
+            true, false = super().possible(kept)
+            claimed = [self.options.index(option) for option in self.claimed]
+            return true, false & ~kept[..., range(len(claimed)), claimed].all(axis=-1)
 
     _, samples = samples_of("best", np.random.default_rng(10))
     lax = Lax(OPTIONS, (1.0, 3.0), first_then_last)
     assert error_rate(lax, samples, studies=20).largest > 0.9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_studies_are_judged_together_as_one_by_one(kind, rng):
+    """The same draws, study by study: grown look by look as the real study is, and judged by ``judge``."""
+    rule, samples = samples_of(kind, rng)
+    names, studies, error = list(samples), 40, 0.4  # many errors, so that both verdicts occur
+    found = []
+    for world in (*rule.worlds(samples).values(), samples):
+        rows = {
+            name: rng.integers(0, len(values), (studies, 100 * max(rule.multiples))) for name, values in world.items()
+        }
+        used = {name: np.zeros(studies, dtype=np.int64) for name in names}
+
+        def draw(wanted, which, count, world=world, rows=rows, used=used):
+            drawn = {}
+            for name in wanted:
+                places = used[name][which, np.newaxis] + np.arange(count)
+                drawn[name] = world[name][rows[name][which[:, np.newaxis], places]]
+                used[name][which] += count
+            return drawn
+
+        together = rule.reproduced(draw, names, studies, 100, error).tolist()
+        assert together == [_study(rule, world, {name: rows[name][i] for name in names}, error) for i in range(studies)]
+        found += together
+    assert set(found) == {True, False}
+
+
+def _study(rule, world, rows, error):
+    """Return whether a study is reproduced that looks at its data as often as a real one."""
+    samples = {name: world[name][each[:0]] for name, each in rows.items()}
+    open_, before = list(rows), 0
+    for multiple in rule.multiples:
+        for name in open_:
+            taken = len(samples[name])
+            samples[name] = np.concatenate(
+                [samples[name], world[name][rows[name][taken : taken + 100 * multiple - before]]]
+            )
+        before = 100 * multiple
+        open_ = rule.undecided(samples, error)
+        if not open_:
+            break
+    return rule.judge(samples, error).verdict is REPRODUCED

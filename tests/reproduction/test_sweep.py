@@ -305,6 +305,8 @@ def test_a_large_dataset_is_written_run_by_run(tmp_path, monkeypatch):
     assert large.agent.values.tolist() == small.agent.values.tolist()
     assert large.attrs["spec"] == small.attrs["spec"]
     assert compared(large).equals(compared(small))
+    np.testing.assert_array_equal(large.regret_replications, small.regret_replications)
+    assert large.regret_replications.dtype == small.regret_replications.dtype == np.int32
     large.close()
 
 
@@ -323,6 +325,15 @@ def test_the_attributes_say_where_the_numbers_come_from(tmp_path):
     assert set(json.loads(data.attrs["environments"])) == set(data.environment.values)
     assert {"prudent", "numba"} <= set(json.loads(data.attrs["versions"]))
     assert {"source", "commit", "processor"} <= set(data.attrs)
+
+
+def test_sweeps_say_how_many_replications_each_cell_has(tmp_path):
+    data = sweep(LAKES, tmp_path, 1)
+    count = json.loads(data.attrs["spec"])["replications"]
+    assert data.regret_replications.dims == ("environment", "agent", "seed")
+    assert set(np.unique(data.regret_replications)) == {count}
+    runs = [int(row) for row in compared(data).runs]
+    assert set(runs) == {count * data.sizes["seed"]}
 
 
 def test_specs_that_are_too_large_end_at_once(tmp_path):

@@ -195,7 +195,7 @@ class Content:
         self.runs_foreign_code = True
         for base in kind.__bases__:
             self._add(base)
-        for name, member in vars(kind).items():
+        for name, member in list(vars(kind).items()):  # pickling an object notes its slots in the class
             if name not in _SKIPPED:
                 self._put(name)
                 self._add(member)

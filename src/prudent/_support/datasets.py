@@ -38,6 +38,7 @@ def write_large(
     file: Path,
     coords: Mapping[str, Any],
     variables: Mapping[str, tuple[str, ...]],
+    counts: Mapping[str, tuple[str, ...]],
     attributes: Mapping[str, Mapping[str, Any]],
     fill: Callable[[Callable[[str, Any, Any], None]], None],
 ) -> xarray.Dataset:
@@ -50,7 +51,9 @@ def write_large(
     coords : mapping of str to array_like
         Coordinates, one for each dimension.
     variables : mapping of str to tuple of str
-        Dimensions of the variables, which are of type float64.
+        Dimensions of the variables: float64, NaN where nothing is put.
+    counts : mapping of str to tuple of str
+        Dimensions of further variables: int32, 0 where nothing is put.
     attributes : mapping of str to mapping
         Attributes of variables and coordinates, and under ``""`` those of the dataset.
     fill : callable
@@ -75,6 +78,8 @@ def write_large(
                 out.create_variable(name, (name,), dtype=kind)[...] = array.astype(object) if text else array
             for name, dims in variables.items():
                 out.create_variable(name, dims, dtype=np.float64, fillvalue=np.nan)
+            for name, dims in counts.items():
+                out.create_variable(name, dims, dtype=np.int32)[...] = 0
             for name, entries in attributes.items():
                 place = out.variables[name].attrs if name else out.attrs
                 for key, value in entries.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,17 +44,37 @@ def _memory() -> float | None:
         return None
 
 
-def commit() -> dict[str, Any] | None:
-    """Return the commit of our source and whether files of it were changed since; None if it is not a checkout."""
-    folder = Path(__file__).parent
+@cache
+def commit() -> str:
+    """Return the commit of our source as 40 digits; empty if it is not run from a checkout of its own repository.
 
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
-
+    A copy that is installed or unpacked inside another repository, ours included, has no commit: what that repository
+    has checked out says nothing about the copy.
+    """
     try:
-        if not git("ls-files", "--", Path(__file__).name):  # installed into a checkout of something else
-            return None
-        return {"id": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "--", str(folder.parent)))}
+        name = tomllib.loads((_checkout() / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+        top, found = _git("rev-parse", "--show-toplevel", "HEAD").splitlines()
+    except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):
+        return ""
+    return found if name == "prudent" and Path(top).resolve() == _checkout() else ""
+
+
+def changed() -> bool:
+    """Return whether files of our source were changed since its commit; also if git cannot say that they were not."""
+    try:
+        return bool(commit() and _git("status", "--porcelain", "--", "src"))
     except (OSError, subprocess.SubprocessError):
-        return None
+        return True
+
+
+def _checkout() -> Path:
+    """Return the folder that our source would be a checkout of, as the repository has it: ``CHECKOUT/src/prudent``."""
+    package = Path(__file__).resolve().parents[1]
+    return package.parents[1] if package.parent.name == "src" else package
+
+
+def _git(*arguments: str) -> str:
+    """Return what git says in our checkout, whichever repository the environment names, as it does in hooks."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(_checkout()), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, env=clean).stdout.strip()

@@ -6,12 +6,45 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from ..types import ArrayLike, FloatArray
-from .rules import ERROR, FEWEST, POWER, Finding, Interval, Rule, Samples, Verdict, size_of
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray
+from .rules import ERROR, FEWEST, POWER, Draw, Finding, Interval, Rule, Samples, Verdict, size_of
+
+BLOCK = 2**20  # numbers of samples that are drawn at a time
+
+
+class Sums(NamedTuple):
+    """All that the comparisons of options need to know of samples [..., R, options].
+
+    Attributes
+    ----------
+    size : ndarray
+        Replications [...].
+    total : ndarray
+        Sums [..., options].
+    products : ndarray
+        Sums of products [..., options, options].
+    """
+
+    size: FloatArray
+    total: FloatArray
+    products: FloatArray
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Sums:
+        """Return the sums of samples."""
+        data = np.asarray(values, dtype=np.float64)
+        size = np.full(data.shape[:-2], float(data.shape[-2]))
+        return cls(size, data.sum(axis=-2), np.swapaxes(data, -1, -2) @ data)
+
+    def add(self, more: Sums, studies: IntArray) -> None:
+        """Add the sums of further replications of some studies, given by index."""
+        for own, other in zip(self, more, strict=True):
+            own[studies] += other
 
 
 @dataclass(frozen=True)
@@ -53,19 +86,22 @@ class BestOptions(Rule):
         """Return the probability, on one side, of each comparison."""
         return error / (len(self.multiples) * groups * (len(self.options) - 1))
 
-    def _compared(self, values: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
+    def _compared(self, sums: Sums, level: float) -> tuple[FloatArray, FloatArray]:
         """Return by how much the mean of each option exceeds that of each other, and the half widths."""
-        data = np.asarray(values, dtype=np.float64)
-        count = data.shape[0]
-        means = data.mean(axis=0)
-        excess = means[:, np.newaxis] - means
-        if count < FEWEST:
-            return excess, np.full_like(excess, np.inf)
-        centred = data - means
-        cov = centred.T @ centred / (count - 1.0)
-        variances = np.diag(cov)[:, np.newaxis] + np.diag(cov) - 2.0 * cov
-        quantile = float(stdtrit(count - 1, 1.0 - level))
-        return excess, quantile * np.sqrt(np.maximum(variances, 0.0) / count)
+        count = sums.size[..., np.newaxis, np.newaxis]
+        means = sums.total / sums.size[..., np.newaxis]
+        excess = means[..., :, np.newaxis] - means[..., np.newaxis, :]
+        own = np.diagonal(sums.products, axis1=-2, axis2=-1)
+        squares = own[..., :, np.newaxis] + own[..., np.newaxis, :] - 2.0 * sums.products
+        enough = count >= FEWEST
+        variances = np.maximum(squares - count * excess**2, 0.0) / np.where(enough, count - 1.0, 1.0)
+        half = stdtrit(np.maximum(count - 1.0, 1.0), 1.0 - level) * np.sqrt(variances / count)
+        return excess, np.where(enough, half, np.inf)
+
+    def _all_kept(self, sums: Mapping[str, Sums], level: float) -> BoolArray:
+        """Return which options [..., groups, options] may be the best."""
+        compared = [self._compared(each, level) for each in sums.values()]
+        return np.stack([~(excess > half).any(axis=-1) for excess, half in compared], axis=-2)
 
     def sets(self, samples: Samples, error: float = ERROR) -> dict[str, list[float]]:
         """Return the options that may be the best in each group.
@@ -82,26 +118,42 @@ class BestOptions(Rule):
         dict of str to list
             Sets by group.
         """
-        level = self._level(len(samples), error)
-        found = {}
-        for group, values in samples.items():
-            excess, half = self._compared(values, level)
-            found[group] = [option for i, option in enumerate(self.options) if not np.any(excess[i] > half[i])]
-        return found
+        kept = self._all_kept(_sums(samples), self._level(len(samples), error))
+        return {
+            group: list(itertools.compress(self.options, mask))
+            for group, mask in zip(samples, kept.tolist(), strict=True)
+        }
 
-    def _possible(self, sets: Mapping[str, Sequence[float]]) -> set[bool]:
-        """Return whether the claim is true of the choices from sets: of all, of none, or both."""
-        return {self.holds(choice) for choice in itertools.product(*sets.values())}
+    def possible(self, kept: BoolArray) -> tuple[BoolArray, BoolArray]:
+        """Return whether the claim is true, and whether it is false, of some choice of options that may be the best.
+
+        Parameters
+        ----------
+        kept : ndarray of bool
+            Whether options [..., groups, options] may be the best.
+
+        Returns
+        -------
+        tuple of ndarray of bool
+            Whether some choice is as claimed, and whether some choice is not.
+        """
+        groups = kept.shape[-2]
+        holds = [self.holds(choice) for choice in itertools.product(self.options, repeat=groups)]
+        chosen = kept[..., 0, :]
+        for i in range(1, groups):
+            chosen = (chosen[..., :, np.newaxis] & kept[..., i, np.newaxis, :]).reshape(*chosen.shape[:-1], -1)
+        true, false = ((chosen & which).any(axis=-1) for which in (np.array(holds), ~np.array(holds)))
+        return np.asarray(true), np.asarray(false)
 
     def judge(self, samples: Samples, error: float = ERROR) -> Finding:
         """See ``Rule``."""
-        sets, level = self.sets(samples, error), self._level(len(samples), error)
-        possible = self._possible(sets)
+        level, sums, sets = self._level(len(samples), error), _sums(samples), self.sets(samples, error)
+        true, false = self.possible(self._all_kept(sums, level))
         reach = 1.0 + float(ndtri(POWER) / ndtri(1.0 - level))
         shown, against, estimates, sizes = [], [], [], [0.0]
-        for group, values in samples.items():
-            excess, halves = self._compared(values, level)
-            count, first = len(np.asarray(values)), int(np.argmin(excess[:, 0]))
+        for group, each in sums.items():
+            excess, halves = self._compared(each, level)
+            count, first = int(each.size), int(np.argmin(excess[:, 0]))
             best = self.options[first]
             estimates.append(best)
             listed = ", ".join(f"{option:g}" for option in sets[group])
@@ -117,9 +169,9 @@ class BestOptions(Rule):
                 if option in sets[group]:
                     sizes.append(count * (reach * half / mean) ** 2 if mean else math.inf)
         evidence = [*shown, *against]
-        if possible == {True}:
+        if not false:
             return Finding(evidence, Verdict.REPRODUCED)
-        if possible == {False}:
+        if not true:
             return Finding(evidence, Verdict.NOT_REPRODUCED, self._contradicting(sets))
         verdict = Verdict.COMPATIBLE if self.holds(tuple(estimates)) else Verdict.INCONCLUSIVE
         widest = int(np.argmax([len(options) for options in sets.values()]))
@@ -134,8 +186,34 @@ class BestOptions(Rule):
 
     def undecided(self, samples: Samples, error: float = ERROR) -> list[str]:
         """Return the groups whose set still has several options, unless the verdict is decided."""
-        sets = self.sets(samples, error)
-        return [group for group, options in sets.items() if len(options) > 1] if len(self._possible(sets)) > 1 else []
+        kept = self._all_kept(_sums(samples), self._level(len(samples), error))
+        return list(itertools.compress(samples, self._open(kept).tolist()))
+
+    def _open(self, kept: BoolArray) -> BoolArray:
+        """Return the groups [..., groups] that a further look needs."""
+        true, false = self.possible(kept)
+        return (kept.sum(axis=-1) > 1) & (true & false)[..., np.newaxis]
+
+    def reproduced(self, draw: Draw, names: Sequence[str], studies: int, first: int, error: float) -> BoolArray:
+        """See ``Rule``; studies grow in the groups that are open, until they are decided or have had all looks."""
+        level, options = self._level(len(names), error), len(self.options)
+        sums = {
+            name: Sums(np.zeros(studies), np.zeros((studies, options)), np.zeros((studies, options, options)))
+            for name in names
+        }
+        kept = np.ones((studies, len(names), options), dtype=np.bool_)
+        open_, before = np.ones(kept.shape[:2], dtype=np.bool_), 0
+        for multiple in self.multiples:
+            for wanted in np.unique(
+                open_[open_.any(axis=1)], axis=0
+            ):  # studies with the same open groups grow together
+                which = np.flatnonzero((open_ == wanted).all(axis=1))
+                grown = list(itertools.compress(names, wanted.tolist()))
+                _grow({name: sums[name] for name in grown}, draw, which, multiple * first - before)
+            before = multiple * first
+            kept = self._all_kept(sums, level)
+            open_ = self._open(kept)
+        return ~self.possible(kept)[1]
 
     def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
         """See ``Rule``; at the edge an option ties with the claimed one, so that the claim is true of one of them."""
@@ -162,6 +240,24 @@ class BestOptions(Rule):
                         for j, other in enumerate(samples)
                     }
         return worlds
+
+
+def _sums(samples: Samples) -> dict[str, Sums]:
+    """Return the sums of the samples of each group, around the mean of all of them."""
+    arrays = {group: np.asarray(values, dtype=np.float64) for group, values in samples.items()}
+    return {group: Sums.of(values - values.mean()) for group, values in arrays.items()}
+
+
+def _grow(sums: dict[str, Sums], draw: Draw, studies: IntArray, count: int) -> None:
+    """Add ``count`` replications to some studies, a block at a time."""
+    width = sum(each.total.shape[-1] for each in sums.values())
+    rows = max(1, min(count, BLOCK // width))
+    together = max(1, BLOCK // (width * rows))
+    for block in np.array_split(studies, -(-studies.size // together)):
+        for begin in range(0, count, rows):
+            drawn = draw(list(sums), block, min(rows, count - begin))
+            for name, values in drawn.items():
+                sums[name].add(Sums.of(values), block)
 
 
 def _centred(values: ArrayLike) -> FloatArray:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
 
 from ..types import FloatArray
-from .rules import ERROR, Finding, Interval, Rule, Samples, inside
+from .rules import Ends, IntervalRule, Region, Rule, Samples
 
 
 @dataclass(frozen=True)
-class Distance(Rule):
+class Distance(IntervalRule):
     """Standardised samples [R] tend to the standard normal law: the last is close to it, and closer than the first.
 
     The empirical distribution lies within the band sqrt(ln(2 m / error) / 2 R) of the true one, for all m samples
@@ -27,6 +28,7 @@ class Distance(Rule):
 
     limit: float
     smooth = False
+    fewest = 1
 
     @property
     def words(self) -> str:
@@ -36,21 +38,25 @@ class Distance(Rule):
             f"smallest N to the largest, and lies below {self.limit:g} there"
         )
 
-    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
-        """See ``Rule``."""
+    def ends(self, samples: Samples, error: float) -> Ends:
+        """See ``IntervalRule``; the last interval is that of the fall."""
         scores = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
-        count = len(next(iter(scores.values())))
+        count = next(iter(scores.values())).shape[-1]
         band = math.sqrt(math.log(2.0 * len(scores) / error) / (2.0 * count))
         distances = {name: kolmogorov(values) for name, values in scores.items()}
-        shown = [
-            Interval(f"{name}: Kolmogorov distance to the limit law", d, max(0.0, d - band), min(1.0, d + band))
+        shown = {
+            f"{name}: Kolmogorov distance to the limit law": (d, np.maximum(d - band, 0.0), np.minimum(d + band, 1.0))
             for name, d in distances.items()
-        ]
+        }
         first, *_, last = distances.values()
-        fall = Interval("smallest N: distance minus that at the largest", first - last)
-        fall = replace(fall, low=fall.estimate - 2.0 * band, high=fall.estimate + 2.0 * band)
-        regions = [(-math.inf, math.inf)] * (len(shown) - 1) + [(-math.inf, self.limit), (0.0, math.inf)]
-        return inside([*shown, fall], regions, count, error)
+        fall = first - last
+        return Ends.of(
+            shown | {"smallest N: distance minus that at the largest": (fall, fall - 2.0 * band, fall + 2.0 * band)}
+        )
+
+    def regions_of(self, names: Sequence[str]) -> Sequence[Region]:
+        """See ``IntervalRule``."""
+        return [(-math.inf, math.inf)] * (len(names) - 2) + [(-math.inf, self.limit), (0.0, math.inf)]
 
     def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
         """See ``Rule``; samples are shifted until their distance is that of the edge."""
@@ -94,19 +100,20 @@ def _shifted(scores: FloatArray, distance: float) -> FloatArray:
     return scores + high
 
 
-def kolmogorov(scores: FloatArray) -> float:
-    """Return the largest distance between the empirical distribution of ``scores`` and the standard normal.
+def kolmogorov(scores: FloatArray) -> FloatArray:
+    """Return the largest distance between the empirical distribution of scores [..., R] and the standard normal.
 
-    >>> kolmogorov(np.zeros(1))
+    >>> float(kolmogorov(np.zeros(1)))
     0.5
     """
-    n = scores.size
-    chances = ndtr(np.sort(scores))
-    return float(max((np.arange(1, n + 1) / n - chances).max(), (chances - np.arange(n) / n).max()))
+    n = scores.shape[-1]
+    chances = ndtr(np.sort(scores, axis=-1))
+    above = (np.arange(1, n + 1) / n - chances).max(axis=-1)
+    return np.asarray(np.maximum(above, (chances - np.arange(n) / n).max(axis=-1)))
 
 
 @dataclass(frozen=True)
-class Shares(Rule):
+class Shares(IntervalRule):
     """The share of runs that do something exceeds ``least``; samples [R] are 1 for runs that do and 0 for others.
 
     Attributes
@@ -118,26 +125,32 @@ class Shares(Rule):
     least: float
 
     smooth = False
+    fewest = 1
 
     @property
     def words(self) -> str:
         """See ``Rule``."""
         return f"Clopper-Pearson intervals of shares of runs, above {self.least:g}; all shares have to be"
 
-    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
-        """See ``Rule``.
+    def ends(self, samples: Samples, error: float) -> Ends:
+        """See ``IntervalRule``.
 
         A false claim has a share at the edge or below it, and is reproduced only if the low end of that one share is
         wrong. So low ends have the whole error rate each, and high ends share it.
         """
-        intervals = []
+        found = {}
         for name, values in samples.items():
             runs = np.asarray(values, dtype=np.float64)
-            count, those = runs.size, float(runs.sum())
-            low = float(betaincinv(those, count - those + 1.0, error)) if those else 0.0
-            high = float(betaincinv(those + 1.0, count - those, 1.0 - error / len(samples))) if those < count else 1.0
-            intervals.append(Interval(name, those / count, low, high))
-        return inside(intervals, [(self.least, math.inf)] * len(intervals), count, error)
+            count, those = runs.shape[-1], runs.sum(axis=-1)
+            low = np.where(those > 0, betaincinv(np.maximum(those, 1.0), count - those + 1.0, error), 0.0)
+            rest = np.maximum(count - those, 1.0)
+            high = np.where(those < count, betaincinv(those + 1.0, rest, 1.0 - error / len(samples)), 1.0)
+            found[name] = (those / count, low, high)
+        return Ends.of(found)
+
+    def regions_of(self, names: Sequence[str]) -> Sequence[Region]:
+        """See ``IntervalRule``."""
+        return [(self.least, math.inf)] * len(names)
 
     def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
         """See ``Rule``; populations of 10,000 runs."""

@@ -5,6 +5,9 @@ means are moved to where the claim is false, or just ends to be true. A simulate
 the real one from such a world, in two ways: whole replications of the measured data with replacement, which keeps its
 skewness, and from the normal law with its means and covariances. It is then judged by the rule, with as many looks as
 the real study takes. A rule keeps its promise if at most 1% of studies are reproduced in every world.
+
+Studies are simulated and judged many at a time (``Rule.reproduced``), in bounded memory. Studies that grow keep sums of
+products, not replications.
 """
 
 from __future__ import annotations
@@ -12,20 +15,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from ..types import FloatArray
-from .rules import ERROR, Rule, Samples, Verdict
+from ..types import FloatArray, IntArray
+from .rules import ERROR, Rule, Samples
 
 STUDIES = 2_000  # simulated studies in each world
+BLOCK = 2**20  # numbers that are drawn at a time
 FILE = "error_rates.json"  # what was measured, by claim; written by `python -m benchmarks.verdicts rates`
 
 World = Mapping[str, FloatArray]
-Draw = Callable[[np.random.Generator, Sequence[str], int], dict[str, FloatArray]]  # paired over quantities
+Way = Callable[[np.random.Generator, Sequence[str], IntArray, int], dict[str, FloatArray]]  # paired over quantities
 
 
 @dataclass(frozen=True)
@@ -94,10 +98,13 @@ def error_rate(
     first = replications or min(len(np.asarray(values)) for values in samples.values())
     shares: dict[str, float] = {}
     for number, (name, world) in enumerate(rule.worlds(samples).items()):
-        for kind, draw in _ways(world, rule.smooth).items():
+        width = sum(values[:1].size for values in world.values())
+        together = min(studies, max(1, BLOCK // (first * width)))
+        for kind, way in _ways(world, rule.smooth).items():
             generator = np.random.default_rng(np.random.SeedSequence(rng, spawn_key=(number, len(kind))))
             reproduced = sum(
-                _study(rule, list(world), draw, first, error, generator) is Verdict.REPRODUCED for _ in range(studies)
+                int(rule.reproduced(partial(way, generator), list(world), count, first, error).sum())
+                for count in _split(studies, together)
             )
             shares[f"{name} ({kind})"] = reproduced / studies
     worst = max(shares, key=lambda name: shares[name])
@@ -108,46 +115,46 @@ def error_rate(
     return ErrorRate(largest("edge"), largest("false"), len(shares), studies, first, worst)
 
 
-def _ways(world: World, smooth: bool) -> dict[str, Draw]:
+def _split(studies: int, together: int) -> list[int]:
+    """Return the sizes of groups of studies that are simulated together."""
+    return [min(together, studies - begin) for begin in range(0, studies, together)]
+
+
+def _ways(world: World, smooth: bool) -> dict[str, Way]:
     """Return the ways to draw replications of a world."""
 
-    def resampled(rng: np.random.Generator, names: Sequence[str], count: int) -> dict[str, FloatArray]:
-        places = rng.random(count)
-        return {name: world[name][(places * len(world[name])).astype(np.int64)] for name in names}
+    def resampled(
+        rng: np.random.Generator, names: Sequence[str], studies: IntArray, count: int
+    ) -> dict[str, FloatArray]:
+        places = rng.random((studies.size, count))
+        rows = {size: (places * size).astype(np.int64) for size in {len(world[name]) for name in names}}
+        return {name: world[name][rows[len(world[name])]] for name in names}
 
     return {"resampled": resampled, **({"normal": _normal(world)} if smooth else {})}
 
 
-def _normal(world: World) -> Draw:
+def _normal(world: World) -> Way:
     """Return a draw from the normal law with the mean and the covariance of all quantities together."""
     flat = {name: values.reshape(len(values), -1) for name, values in world.items()}
-    rows = min(map(len, flat.values()))
-    stacked = np.concatenate([values[:rows] for values in flat.values()], axis=1)
-    # the covariance is factor' factor
-    factor = np.linalg.qr(stacked - stacked.mean(axis=0), mode="r") / np.sqrt(rows - 1.0)
-    ends = np.cumsum([values.shape[1] for values in flat.values()])
-    factors = dict(zip(flat, np.split(factor, ends[:-1], axis=1), strict=True))
     means = {name: values.mean(axis=0) for name, values in flat.items()}
+    rows = min(map(len, flat.values()))
 
-    def draw(rng: np.random.Generator, names: Sequence[str], count: int) -> dict[str, FloatArray]:
-        noise = rng.standard_normal((count, factor.shape[0]))
-        return {name: (means[name] + noise @ factors[name]).reshape(count, *world[name].shape[1:]) for name in names}
+    @cache
+    def factors(names: tuple[str, ...]) -> list[FloatArray]:
+        """Return the blocks of columns of a matrix whose square is the covariance."""
+        stacked = np.concatenate([flat[name][:rows] for name in names], axis=1)
+        factor = np.linalg.qr(stacked - stacked.mean(axis=0), mode="r") / np.sqrt(rows - 1.0)
+        return np.split(factor, np.cumsum([flat[name].shape[1] for name in names])[:-1], axis=1)
+
+    def draw(rng: np.random.Generator, names: Sequence[str], studies: IntArray, count: int) -> dict[str, FloatArray]:
+        blocks = factors(tuple(names))
+        noise = rng.standard_normal((studies.size * count, blocks[0].shape[0]))
+        return {
+            name: (means[name] + noise @ block).reshape(studies.size, count, *world[name].shape[1:])
+            for name, block in zip(names, blocks, strict=True)
+        }
 
     return draw
-
-
-def _study(rule: Rule, names: list[str], draw: Draw, first: int, error: float, rng: np.random.Generator) -> Verdict:
-    """Return the verdict of one simulated study, which looks at its data as often as the real one."""
-    samples: dict[str, FloatArray] = {}
-    open_, before = names, 0
-    for multiple in rule.multiples:
-        for name, rows in draw(rng, open_, multiple * first - before).items():
-            samples[name] = np.concatenate([samples[name], rows]) if before else rows
-        before = multiple * first
-        open_ = rule.undecided(samples, error)
-        if not open_:
-            break
-    return rule.judge(samples, error).verdict
 
 
 # -- what was measured -------------------------------------------------------------------------------------

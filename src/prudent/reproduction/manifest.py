@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._support.machine import commit, machine
+from .._support.machine import changed, commit, machine
 from .._support.output import write
 from .._support.versions import stamp
 from ..errors import DataError
@@ -40,9 +40,9 @@ def manifest(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
     Returns
     -------
     dict
-        ``prudent`` (version, commit, digest of the source), ``versions``, ``machine``, ``written`` (the time),
-        ``datasets`` (file, SHA-256, size, scale, seed, and the versions that computed it) and ``files`` (SHA-256 of
-        claims and report).
+        ``prudent`` (version, commit of the source, whether files were changed since, digest of the source),
+        ``versions``, ``machine``, ``written`` (the time), ``datasets`` (file, SHA-256, size, scale, seed, and the
+        versions that computed it) and ``files`` (SHA-256 of claims and report).
 
     Examples
     --------
@@ -57,8 +57,9 @@ def manifest(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
     folder = Path(out)
     datasets = load(folder) if datasets is None else datasets
     software = stamp()
+    source = {"commit": commit(), "changed": changed(), "source": software.pop("source")}
     return {
-        "prudent": {"version": software.pop("prudent"), "commit": commit(), "source": software.pop("source")},
+        "prudent": {"version": software.pop("prudent"), **source},
         "versions": software,
         "machine": machine(),
         "written": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -11,7 +11,8 @@ everything that a claim is about, at ``1 - error`` for all quantities together, 
 
 A false claim is "reproduced" only if the confidence set misses the truth: with probability at most ``error``, for the
 laws that the intervals assume. ``Rule.worlds`` makes worlds of measured data in which the claim is false, or true and
-false at once (the edge), so that the error rate of every rule can be measured by simulation (``error_rates``).
+false at once (the edge), so that the error rate of every rule can be measured by simulation (``error_rates``). There
+samples have a leading axis of simulated studies, and all of them are judged at once (``Rule.reproduced``).
 
 Types of rules, here and in ``choices`` and ``distributions``:
 
@@ -29,7 +30,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -37,7 +38,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from ..types import ArrayLike, FloatArray
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray
 
 ERROR = 0.01
 """Largest probability with which a false claim is called reproduced, for one reading of the paper as written."""
@@ -53,6 +54,8 @@ of 100 (``error_rates``).
 
 Samples: TypeAlias = Mapping[str, ArrayLike]
 """Samples [R] or [R, k] by quantity; rows are replications."""
+Draw: TypeAlias = Callable[[Sequence[str], IntArray, int], dict[str, FloatArray]]
+"""Function of quantities, n studies and a number R that returns R further replications [n, R] or [n, R, k] of each."""
 Region: TypeAlias = tuple[float, float]
 """What a claim says of a quantity: it lies strictly between two numbers."""
 
@@ -186,6 +189,29 @@ class Rule(ABC):
             other quantities are as the claim says, clearly: this is where errors are most likely.
         """
 
+    @abstractmethod
+    def reproduced(self, draw: Draw, names: Sequence[str], studies: int, first: int, error: float) -> BoolArray:
+        """Return which of several simulated studies call the claim reproduced, as ``judge`` does of their samples.
+
+        Parameters
+        ----------
+        draw : callable
+            Function that draws further replications of all studies.
+        names : sequence of str
+            The quantities.
+        studies : int
+            Number of studies.
+        first : int
+            Replications at the first look.
+        error : float
+            Error rate.
+
+        Returns
+        -------
+        ndarray of bool
+            For each study.
+        """
+
     def undecided(self, samples: Samples, error: float = ERROR) -> list[str]:
         """Return the quantities of which a further look would need more replications; none with a single look."""
         return []
@@ -227,38 +253,68 @@ def mean_intervals(samples: Samples, error: float = ERROR) -> list[Interval]:
     >>> round(interval.estimate, 3), round(interval.low, 3), round(interval.high, 3)
     (2.0, -0.484, 4.484)
     """
-    values = _columns(samples)
-    means, below, above = _skewed_halves(values, 0.5 * error / len(samples))
-    return [
-        Interval(quantity, float(mean), float(mean - low), float(mean + high))
-        for quantity, mean, low, high in zip(samples, means, below, above, strict=True)
-    ]
+    return mean_ends(samples, error).intervals()
 
 
-def _skewed_halves(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the means of columns [R, m], and how far their intervals reach below and above, each at ``level``.
+class Ends(NamedTuple):
+    """Simultaneous intervals of one study, or of several at once.
+
+    Attributes
+    ----------
+    names : sequence of str
+        The quantities.
+    estimates, lows, highs : ndarray
+        Estimates and ends of intervals [..., quantities].
+    """
+
+    names: Sequence[str]
+    estimates: FloatArray
+    lows: FloatArray
+    highs: FloatArray
+
+    @classmethod
+    def of(cls, ends: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]]) -> Ends:
+        """Return intervals that were found one quantity after the other."""
+        estimates, lows, highs = (np.stack(each, axis=-1) for each in zip(*ends.values(), strict=True))
+        return cls(list(ends), estimates, lows, highs)
+
+    def intervals(self) -> list[Interval]:
+        """Return the intervals of a single study."""
+        columns = (self.estimates.tolist(), self.lows.tolist(), self.highs.tolist())
+        return [Interval(*each) for each in zip(self.names, *columns, strict=True)]
+
+
+def mean_ends(samples: Samples, error: float) -> Ends:
+    """Return the intervals of ``mean_intervals``, of samples [R] or [studies, R]."""
+    level = 0.5 * error / len(samples)
+    return Ends.of({name: _mean_ends(np.asarray(values, dtype=np.float64), level) for name, values in samples.items()})
+
+
+def _mean_ends(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the means of samples [..., R], and the ends of their intervals, each at ``level``.
 
     Hall (1992): with skewness g and n rows, T + g (2 T^2 + 1) / (6 sqrt n) + g^2 T^3 / (27 n) is closer to normal than
     Student's T. It rises in T, and its inverse at the quantiles gives the interval.
     """
-    count = values.shape[0]
-    means = values.mean(axis=0)
+    count = values.shape[-1]
+    means = values.mean(axis=-1)
     if count < 2:
-        return means, np.full_like(means, np.inf), np.full_like(means, np.inf)
-    centred = values - means
-    sd = centred.std(axis=0, ddof=1)
-    none = sd <= 1e-12 * np.abs(values).max(axis=0)
+        return means, np.full_like(means, -np.inf), np.full_like(means, np.inf)
+    centred = values - means[..., np.newaxis]
+    squares = centred * centred
+    sd = np.sqrt(squares.sum(axis=-1) / (count - 1.0))
+    none = sd <= 1e-12 * np.maximum(values.max(axis=-1), -values.min(axis=-1))
     root, quantile = math.sqrt(count), float(stdtrit(count - 1, 1.0 - level))
-    standard = centred / np.where(none, 1.0, sd)
-    skew = (standard**3).mean(axis=0) / root
+    squares *= centred
+    skew = squares.mean(axis=-1) / (np.where(none, 1.0, sd) ** 3 * root)
     some = np.abs(skew) > 1e-9
-    halves = []
+    ends = []
     for sign in (1.0, -1.0):  # T at its high quantile is the low end
         inner = 1.0 + skew * (sign * quantile - skew / 6.0)
         hall = sign * 3.0 / np.where(some, skew, 1.0) * (np.cbrt(inner) - 1.0)
         reach = np.where(some, np.maximum(hall, quantile), quantile)
-        halves.append(np.where(none, np.inf, reach * sd / root))
-    return means, halves[0], halves[1]
+        ends.append(means - sign * np.where(none, np.inf, reach * sd / root))
+    return means, ends[0], ends[1]
 
 
 def ratio_interval(quantity: str, above: ArrayLike, below: ArrayLike, error: float = ERROR) -> Interval:
@@ -288,21 +344,31 @@ def ratio_interval(quantity: str, above: ArrayLike, below: ArrayLike, error: flo
     >>> round(found.estimate, 2), found.low < 2.0 < found.high
     (2.0, True)
     """
-    top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
-    mean, base, count = float(top.mean()), float(bottom.mean()), top.size
-    endless = Interval(quantity, mean / base if base else math.nan, -math.inf, math.inf)
-    if base <= 0.0 or count < 2:
-        return endless
-    ratio = mean / base
+    ends = _ratio_ends(np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64), error)
+    return Ends.of({quantity: ends}).intervals()[0]
+
+
+def _ratio_ends(top: FloatArray, bottom: FloatArray, error: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the ratios of means of samples [..., R], and the ends of their intervals."""
+    mean, base, count = top.mean(axis=-1), bottom.mean(axis=-1), top.shape[-1]
+    ratio = np.divide(mean, base, out=np.full_like(mean, np.nan), where=base != 0.0)
+    if count < 2:
+        return ratio, np.full_like(ratio, -np.inf), np.full_like(ratio, np.inf)
     square = float(stdtrit(count - 1, 1.0 - 0.5 * error)) ** 2 / count
-    (vaa, vab), (_, vbb) = (np.cov(top, bottom) * square).tolist()
+    above, below = top - mean[..., np.newaxis], bottom - base[..., np.newaxis]
+    vaa, vab, vbb = (
+        square * (one * other).sum(axis=-1) / (count - 1.0)
+        for one, other in ((above, above), (above, below), (below, below))
+    )
     lead, middle = base * base - vbb, mean * base - vab
-    if lead <= 0.0:
-        return endless
-    root = math.sqrt(max(middle * middle - lead * (mean * mean - vaa), 0.0))
-    _, (low,), (high,) = _skewed_halves((top - ratio * bottom)[:, np.newaxis] / base, 0.5 * error)
-    ends = (min(ratio - low, (middle - root) / lead), max(ratio + high, (middle + root) / lead))
-    return Interval(quantity, ratio, float(ends[0]), float(ends[1]))
+    ends = (base > 0.0) & (lead > 0.0)
+    safe, scale = np.where(ends, lead, 1.0), np.where(ends, base, 1.0)
+    root = np.sqrt(np.maximum(middle * middle - lead * (mean * mean - vaa), 0.0))
+    residual = (above - np.where(ends, ratio, 0.0)[..., np.newaxis] * below) / scale[..., np.newaxis]
+    _, low, high = _mean_ends(residual, 0.5 * error)
+    lows = np.where(ends, np.minimum(ratio + low, (middle - root) / safe), -np.inf)
+    highs = np.where(ends, np.maximum(ratio + high, (middle + root) / safe), np.inf)
+    return ratio, lows, highs
 
 
 def inside(intervals: Sequence[Interval], regions: Sequence[Region], count: int, error: float = ERROR) -> Finding:
@@ -349,15 +415,6 @@ def inside(intervals: Sequence[Interval], regions: Sequence[Region], count: int,
     return Finding(intervals, verdict, int(np.argmin(margins)), size_of(wanted))
 
 
-def _if_many(finding: Finding, count: int) -> Finding:
-    """Return the finding, undecided if there are too few replications for intervals of means."""
-    if count >= FEWEST or finding.verdict is Verdict.INCONCLUSIVE:
-        return finding
-    agree = finding.verdict in (Verdict.REPRODUCED, Verdict.COMPATIBLE)
-    verdict = Verdict.COMPATIBLE if agree else Verdict.INCONCLUSIVE
-    return finding._replace(verdict=verdict, needed=max(finding.needed or 0, FEWEST))
-
-
 def _margin(interval: Interval, region: Region) -> float:
     """Return how far an estimate lies inside a region, in half widths of its interval; negative if it lies outside."""
     estimate, (lowest, highest) = interval.estimate, region
@@ -380,15 +437,50 @@ def size_of(wanted: float) -> int | None:
     return math.ceil(wanted) if wanted <= MOST else None
 
 
-def _columns(samples: Samples) -> FloatArray:
-    return np.stack([np.asarray(values, dtype=np.float64) for values in samples.values()], axis=1)
+class IntervalRule(Rule):
+    """A rule by simultaneous intervals: every quantity lies in its region.
+
+    Attributes
+    ----------
+    fewest : int
+        Replications below which the intervals decide nothing.
+    """
+
+    fewest: ClassVar[int] = FEWEST
+
+    @abstractmethod
+    def ends(self, samples: Samples, error: float) -> Ends:
+        """Return the intervals, at ``1 - error`` together; samples may have a leading axis of studies."""
+
+    @abstractmethod
+    def regions_of(self, names: Sequence[str]) -> Sequence[Region]:
+        """Return the regions of the quantities that ``ends`` names."""
+
+    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
+        """See ``Rule``."""
+        found = self.ends(samples, error)
+        count = len(np.asarray(next(iter(samples.values()))))
+        finding = inside(found.intervals(), self.regions_of(found.names), count, error)
+        if count >= self.fewest or finding.verdict is Verdict.INCONCLUSIVE:
+            return finding
+        agree = finding.verdict in (Verdict.REPRODUCED, Verdict.COMPATIBLE)
+        verdict = Verdict.COMPATIBLE if agree else Verdict.INCONCLUSIVE
+        return finding._replace(verdict=verdict, needed=max(finding.needed or 0, self.fewest))
+
+    def reproduced(self, draw: Draw, names: Sequence[str], studies: int, first: int, error: float) -> BoolArray:
+        """See ``Rule``; the same comparison as ``Interval.side``."""
+        if first < self.fewest:
+            return np.zeros(studies, dtype=np.bool_)
+        found = self.ends(draw(names, np.arange(studies), first), error)
+        lowest, highest = np.transpose(self.regions_of(found.names))
+        return np.asarray(((found.lows > lowest) & (found.highs < highest)).all(axis=-1))
 
 
 # -- means and ratios --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Means(Rule):
+class Means(IntervalRule):
     """The means of all samples [R] lie in one region; paired differences above 0 are an ordering of means.
 
     Attributes
@@ -408,11 +500,13 @@ class Means(Rule):
             f"paired Student t intervals of means{above} with allowance for skewness, all of them together (Bonferroni)"
         )
 
-    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
-        """See ``Rule``."""
-        intervals = mean_intervals(samples, error)
-        count = len(np.asarray(next(iter(samples.values()))))
-        return _if_many(inside(intervals, [(self.low, self.high)] * len(intervals), count, error), count)
+    def ends(self, samples: Samples, error: float) -> Ends:
+        """See ``IntervalRule``."""
+        return mean_ends(samples, error)
+
+    def regions_of(self, names: Sequence[str]) -> Sequence[Region]:
+        """See ``IntervalRule``."""
+        return [(self.low, self.high)] * len(names)
 
     def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
         """See ``Rule``."""
@@ -437,7 +531,7 @@ class Means(Rule):
 
 
 @dataclass(frozen=True)
-class Ratios(Rule):
+class Ratios(IntervalRule):
     """Ratios of means lie in regions; samples are [R, 2], above and below.
 
     Attributes
@@ -462,13 +556,15 @@ class Ratios(Rule):
         within = f", within a factor {self.factor:.3g}" if self.factor else ""
         return f"Fieller's intervals of ratios of means with allowance for skewness, all together (Bonferroni){within}"
 
-    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
-        """See ``Rule``."""
+    def ends(self, samples: Samples, error: float) -> Ends:
+        """See ``IntervalRule``."""
         pairs = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
         each = error / len(pairs)
-        intervals = [ratio_interval(name, pair[:, 0], pair[:, 1], each) for name, pair in pairs.items()]
-        count = len(next(iter(pairs.values())))
-        return _if_many(inside(intervals, self.regions, count, error), count)
+        return Ends.of({name: _ratio_ends(pair[..., 0], pair[..., 1], each) for name, pair in pairs.items()})
+
+    def regions_of(self, names: Sequence[str]) -> Sequence[Region]:
+        """See ``IntervalRule``."""
+        return self.regions
 
     def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
         """See ``Rule``; what is above the line is multiplied."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..types import ArrayLike, IntArray
 from .claims import Claim, Data, Statement
 from .runs.base import Arrays, Run
 from .scale import Scale
@@ -42,6 +43,7 @@ class Quantity(NamedTuple):
 
 LABELS = {"agent": "algorithm", "replication": "replication", "time": "step", "level": "risk level of the metric"}
 """Labels of coordinates that many datasets have."""
+COUNTED = Quantity("number of replications")
 
 
 def quantities(*names: str, **labels: str) -> dict[str, Quantity]:
@@ -226,7 +228,7 @@ class Study:
         data = labelled(variables, coordinates, {**self.variables, **self.coords})
         shown = {
             "setting": self.setting,
-            "variables": {name: quantity.dims for name, quantity in self.variables.items()},
+            "variables": {str(name): variable.dims for name, variable in data.data_vars.items()},
             "figures": [asdict(figure) for figure in self.figures],
             "tables": [asdict(table) for table in self.tables],
         }
@@ -237,17 +239,46 @@ class Study:
 def labelled(
     variables: Mapping[str, tuple[Sequence[str], Any]], coords: Mapping[str, Any], quantities: Mapping[str, Quantity]
 ) -> Data:
-    """Return a dataset whose variables and coordinates have labels and units."""
+    """Return a dataset whose variables and coordinates have labels and units.
+
+    For every variable NAME with replications there is ``NAME_replications``: how many of them each cell has. Where
+    cells differ in this, the dimension is as long as the largest number needs, and the rest of a cell is NaN.
+    """
     import xarray
 
     arrays = {name: np.asarray(coordinate) for name, coordinate in coords.items()}
     # NetCDF-3 has no 64-bit integers
     small = {name: array.astype(np.int32) if array.dtype == np.int64 else array for name, array in arrays.items()}
-    data = xarray.Dataset(dict(variables), small)
+    counts = {}
+    for name, (dims, values) in variables.items():
+        if "replication" in dims:
+            cells, found = replications_of(dims, values)
+            counts[counted(name)] = (cells, found.astype(np.int32))
+    data = xarray.Dataset({**variables, **counts}, small)
     for name in map(str, data.variables):
-        quantity = quantities[name]
+        quantity = COUNTED if name in counts else quantities[name]
         data[name].attrs = {"long_name": quantity.label, **({"units": quantity.units} if quantity.units else {})}
     return data
+
+
+def counted(name: str) -> str:
+    """Return the name of the variable that has the numbers of replications of another one."""
+    return f"{name}_replications"
+
+
+def replications_of(dims: Sequence[str], values: ArrayLike) -> tuple[tuple[str, ...], IntArray]:
+    """Return the dimensions of a variable before ``replication``, and the number of replications of each cell there.
+
+    Examples
+    --------
+    >>> dims, counts = replications_of(("agent", "replication", "time"), [[[1.0, np.nan], [np.nan, np.nan]]])
+    >>> dims, counts.tolist()
+    (('agent',), [1])
+    """
+    place = list(dims).index("replication")
+    there = ~np.isnan(np.asarray(values, dtype=np.float64))
+    rows = there.reshape(*there.shape[: place + 1], -1).any(axis=-1)
+    return tuple(dims[:place]), rows.sum(axis=-1, dtype=np.int64)
 
 
 def stacked(

@@ -26,7 +26,7 @@ from ..types import PathLike
 from .runner import Progress, computed
 from .runs.base import Arrays
 from .runs.simulation import KNOWN, SimulationRun
-from .study import Coordinates, Quantity, labelled, quantities, stacked
+from .study import COUNTED, Coordinates, Quantity, counted, labelled, quantities, replications_of, stacked
 from .sweep_spec import SweepSpec, read_spec
 
 if TYPE_CHECKING:
@@ -206,8 +206,9 @@ def _large(
     coords = {**axes, "replication": np.arange(plan.replications), first.along: first.times}
     coords |= {"level": list(first.alphas)} if "br_regret" in names else {}
     attributes: dict[str, dict[str, Any]] = {"": dict(_attributes(plan))}
-    for name in (*names, *coords):
-        quantity = QUANTITIES[name]
+    counts = {counted(name): DIMS for name in names}
+    for name in (*names, *counts, *coords):
+        quantity = COUNTED if name in counts else QUANTITIES[name]
         attributes[name] = {"long_name": quantity.label} | ({"units": quantity.units} if quantity.units else {})
 
     def fill(put: Callable[[str, Any, Any], None]) -> None:
@@ -217,8 +218,9 @@ def _large(
             for name in names:
                 if name in arrays:
                     put(name, cell, arrays[name])
+                    put(counted(name), cell, replications_of(names[name][len(DIMS) :], arrays[name])[1])
 
-    return write_large(file, coords, names, attributes, fill)
+    return write_large(file, coords, names, counts, attributes, fill)
 
 
 def _summary(

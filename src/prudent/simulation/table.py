@@ -205,12 +205,12 @@ def _cells(data: xarray.Dataset, metric: str) -> Any:
     """Yield for each environment its name, means [A], covariances [A, A] and the number of replications."""
     if f"{metric}_mean" in data:
         means, spread = data[f"{metric}_mean"].values[..., -1], data[f"{metric}_covariance"].values
-        count = int(data["replications"].values.flat[0])
+        counts = data["replications"].values
         if "environment" not in data.dims:
-            yield (), means, spread, count
+            yield (), means, spread, int(counts.min())
         else:
             for i, name in enumerate(data.environment.values):
-                yield (str(name),), means[i], spread[i], count
+                yield (str(name),), means[i], spread[i], int(counts[i].min())
         return
     ends = _ends(data, metric)
     if "environment" not in data.dims:

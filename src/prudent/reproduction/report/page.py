@@ -81,8 +81,11 @@ def _provenance(section: Section) -> str:
     """Return scale, seed, replications, the scalar coordinates and the file of a dataset."""
     data, file = section.data, f"{section.name}.nc"
     facts = [f"{key} {escape(str(data.attrs[key]))}" for key in ("scale", "seed") if key in data.attrs]
-    if "replication" in data.sizes:
-        facts.append(f"{data.sizes['replication']:,} replications")
+    counts = [
+        int(count) for name in data.data_vars if str(name).endswith("_replications") for count in data[name].values.flat
+    ]
+    if counts := sorted(filter(None, counts or [data.sizes.get("replication", 0)])):
+        facts.append(f"{' to '.join(f'{count:,}' for count in dict.fromkeys((counts[0], counts[-1])))} replications")
     scalars = {str(name): str(coord.item()) for name, coord in data.coords.items() if coord.ndim == 0}
     facts += [f"{rich(name)} = {escape(value)}" for name, value in scalars.items()]
     return " · ".join([*facts, f'data: <a href="{quote(file)}">{escape(file)}</a>'])
