@@ -297,17 +297,13 @@ class _Work:
         return rows
 
     def _uncovered(self) -> float:
-        """Return the share of the target's choices, in the states where it comes, that the log never made there."""
+        """Return the share of the target's choices that are actions which the log never shows.
+
+        That a rare state lacks an action is chance where propensities are known, and weights make up for it.
+        """
         log = self.log
-        chances, action = self.target.rows, log.action
-        if log.state is None or log.by_state is None:
-            seen = np.zeros((1, log.by_action.size), dtype=np.bool_)
-            seen[0, action] = True
-            lacking = np.where(seen, 0.0, chances).sum(axis=1)
-        else:
-            table = np.zeros((log.by_state.size, log.by_action.size), dtype=np.bool_)
-            table[log.state, action] = True
-            lacking = np.where(table[log.state], 0.0, chances).sum(axis=1)
+        seen = np.bincount(log.action, minlength=log.by_action.size) > 0
+        lacking = self.target.rows[:, ~seen].sum(axis=1)
         before = self.weights.before[log.episode, log.place] * self.options.discount**log.place
         total = float(before.sum())
         return float(before @ lacking / total) if total > 0.0 else 1.0

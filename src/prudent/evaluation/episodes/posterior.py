@@ -1,9 +1,9 @@
 """The return of the target in the Bayesian model of a log: its posterior distribution.
 
 The model and its posterior are those of ``from_log``. Discounted returns without a horizon are those of
-``posterior_returns``; with a horizon, or at discount 1, the values of every drawn model are computed backwards. Where
-the target does what the log never did in a state, the model does what the log did there. The share of the first states
-is drawn by the Bayesian bootstrap.
+``posterior_returns``; with a horizon the values of every drawn model are computed backwards, and at discount 1 each
+drawn model is a linear system. Where the target does what the log never did in a state, the model does what the log did
+there. The shares of the first states are drawn by the Bayesian bootstrap.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import splu
 
 from ..._numerics.dirichlet_draws import draw_slots
 from ..._support.checks import generator
@@ -20,11 +22,10 @@ from ...estimation.from_log import from_log
 from ...models.uncertain import UncertainMDP
 from ...planning.model_draws import Layout
 from ...posteriors.dirichlet import DirichletPosterior
-from ...types import FloatArray
+from ...types import FloatArray, IntArray
 from .log import UNKNOWN, EpisodeLog
 
-SETTLED = 1e-10  # of what is left of a process at discount 1
-LONGEST = 100_000  # steps of a process at discount 1
+SYSTEMS = 100  # draws where each takes a linear system of its own
 
 
 def model_returns(
@@ -82,7 +83,9 @@ def model_returns(
         found = posterior_returns(model, posterior, chances, begin, draws, rng, regret=False)
         returns = found["returns"].to_numpy()[:, 0]
     else:
-        returns = _backwards(model, posterior, weights, begin, log.horizon, stationary, discount, draws, rng)
+        draws = draws if log.horizon is not None else min(draws, SYSTEMS)
+        horizon = log.horizon if stationary or log.horizon is not None else log.longest
+        returns = _backwards(model, posterior, weights, begin, horizon, stationary, discount, draws, rng)
     shares = rng.standard_exponential((draws, log.n))
     values = start[log.state[log.first]]
     return np.asarray(returns + shares @ (values - values.mean()) / shares.sum(axis=1))
@@ -112,25 +115,57 @@ def _backwards(
     if model.reward_posterior is not None:
         drawn = model.reward_posterior.sample(draws, rng)
         extra = np.where((model.terminal | model.absorbing)[:, np.newaxis], 0.0, drawn).reshape(draws, -1).T
-    edges = np.flatnonzero(np.diff(layout.pair, prepend=-1))  # entries are sorted by pair
-    pairs = layout.pair[edges]
-    earned = np.add.reduceat(chance * layout.reward[:, np.newaxis], edges, axis=0) + extra[pairs]
     goes = np.where(layout.target >= 0, layout.target, S)
+    links, which = np.unique(layout.pair // A * (S + 1) + goes, return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    link_edges = np.flatnonzero(np.diff(which[order], prepend=-1))
+    state_edges = np.flatnonzero(np.diff(links // (S + 1), prepend=-1))
+    acting = links[state_edges] // (S + 1)
+
+    def chain(step: int) -> tuple[FloatArray, FloatArray]:
+        """Return the probabilities of moves between states [L, N], and what states earn [S', N]."""
+        share = weights(step)
+        moved = (share.reshape(-1)[layout.pair][:, np.newaxis] * chance)[order]
+        earned = moved * layout.reward[order][:, np.newaxis]
+        moved, earned = (np.add.reduceat(part, link_edges, axis=0) for part in (moved, earned))
+        own = (share[..., np.newaxis] * extra.reshape(S, A, -1)).sum(axis=1)
+        return moved, np.add.reduceat(earned, state_edges, axis=0) + own[acting]
+
+    moved, earned = chain(0)
+    if horizon is None:
+        return _solved(links, S, moved, earned, acting, begin, discount)
     value = np.zeros((S + 1, draws))
-    onto = np.flatnonzero(np.diff(pairs // A, prepend=-1))
-    limit = LONGEST if horizon is None else horizon
-    for left in range(limit):
-        step = 0 if stationary else max(limit - 1 - left, 0)
-        share = weights(step).reshape(-1)[pairs][:, np.newaxis]
-        q = earned + discount * np.add.reduceat(chance * value[goes], edges, axis=0)
+    for left in range(horizon):
+        if not stationary:
+            moved, earned = chain(horizon - 1 - left)
         after = np.zeros_like(value)
-        after[pairs[onto] // A] = np.add.reduceat(share * q, onto, axis=0)
-        change = float(abs(after - value).max())
+        ahead = np.add.reduceat(moved * value[links % (S + 1)], state_edges, axis=0)
+        after[acting] = earned + discount * ahead
         value = after
-        if horizon is None and change <= SETTLED * max(float(abs(value).max()), 1e-300):
-            break
-    else:
-        if horizon is None:
-            message = "the process does not end in some drawn models"
-            raise ModelError(message, code="never-ends")
     return np.asarray(begin @ value[:S])
+
+
+def _solved(
+    links: IntArray,
+    size: int,
+    moved: FloatArray,
+    earned: FloatArray,
+    acting: IntArray,
+    begin: FloatArray,
+    discount: float,
+) -> FloatArray:
+    """Return the return of a process that ends, from a linear system for each draw."""
+    row, column = np.divmod(links, size + 1)
+    inside = column < size
+    returns = np.empty(moved.shape[1])
+    for j in range(returns.size):
+        gain = np.zeros(size)
+        gain[acting] = earned[:, j]
+        chain = sparse.csc_array((moved[inside, j], (row[inside], column[inside])), shape=(size, size))
+        try:
+            value = splu(sparse.csc_array(sparse.eye_array(size) - discount * chain)).solve(gain)
+        except RuntimeError as fault:
+            message = "the process does not end in some drawn models"
+            raise ModelError(message, code="never-ends") from fault
+        returns[j] = begin @ value
+    return returns
