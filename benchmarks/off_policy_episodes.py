@@ -354,8 +354,8 @@ def main(arguments: list[str]) -> int:
 PAGE = """# Off-policy evaluation of episodes
 
 How good the estimates of [`off_policy`][prudent.off_policy] are where the truth is known. In each setting {logs:,} logs
-of 1,000 episodes (2,000 in ICU-Sepsis) were simulated and evaluated with 95% intervals. `python -m benchmarks off_policy_episodes --logs 500
---workers 2 --page docs/off-policy-episodes.md` simulates them and writes this page.
+of 1,000 episodes (2,000 in ICU-Sepsis) were simulated and evaluated with 95% intervals. `python -m benchmarks
+off_policy_episodes --logs 500 --workers 2 --page docs/off-policy-episodes.md` simulates them and writes this page.
 
 - **ICU-Sepsis**: 716 states, 25 actions; clinicians treat patients, and the return is survival. The policy does in a
   twentieth of the decisions (near), or in nine tenths (far), what the best policy does.

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import prudent as pr
@@ -97,6 +97,7 @@ def test_every_estimate_is_the_truth_in_the_whole_population(discount, marginal)
     assert found.by_step["mean_weight"].to_numpy() == pytest.approx(1.0, abs=1e-10)
 
 
+@settings(max_examples=20)
 @given(st.lists(st.floats(-5.0, 5.0), min_size=8, max_size=8), st.floats(0.1, 1.0))
 def test_dr_is_unbiased_for_all_values(numbers, discount):
     """The mean over all courses of an episode, by their probabilities, is the truth for any q at all."""
@@ -228,6 +229,7 @@ def test_scope_rl_agrees():
 # -- laws --------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=10)
 @given(st.floats(0.1, 10.0), st.floats(-3.0, 3.0), st.integers(0, 2**32 - 1))
 def test_scaled_and_shifted_rewards(scale, shift, seed):
     """Estimates scale with rewards; those whose weights are normalised shift with them, if all episodes are as long."""

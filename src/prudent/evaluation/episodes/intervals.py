@@ -115,8 +115,7 @@ def bootstrap_mean(value: float, influence: FloatArray, extra: float, chunks: Re
 def _studentised(plain: Interval, value: float, scores: FloatArray, n: int, confidence: float) -> Interval:
     """Return the interval of studentised replicates; a replicate without spread is as far away as can be."""
     tail = 0.5 * (1.0 - confidence)
-    clean = np.where(np.isnan(scores), np.inf * np.sign(np.nan_to_num(scores)), scores)
-    clean = np.nan_to_num(clean, nan=0.0, posinf=1e6, neginf=-1e6)
+    clean = np.nan_to_num(scores, nan=0.0, posinf=1e6, neginf=-1e6)
     low, high = np.quantile(clean, (1.0 - tail, tail))
     adjust = math.sqrt(n / max(n - 1, 1))
     return Interval(value - float(low) * plain.error / adjust, value - float(high) * plain.error / adjust, plain.error)

@@ -189,13 +189,13 @@ def read_episodes(
     order = _in_time(held, code)
     idle = is_missing(held["action"])
     reward = held.numbers("reward", where=~idle)
-    held.refuse(idle & (np.nan_to_num(reward) != 0.0), "reward", "none or 0 in a row without an action", "value-range")
     held.refuse(abs(np.where(idle, 0.0, reward)) > LARGEST, "reward", f"at most {LARGEST:g}", "value-range")
     names = None if states is None and "state" not in held else _state_cells(held, source, states)
     following = _following(held, names, order, code)
     ends = _ends(terminal, following)
     told, ended = _ended(held, code, order, idle, _arrivals(following, ends, held.size))
 
+    held.refuse(idle & (np.nan_to_num(reward) != 0.0), "reward", "none or 0 in a row without an action", "value-range")
     keep = order[~idle[order]]
     lengths = np.bincount(code[keep], minlength=labels.size)
     chosen = lengths > 0  # others only say where they ended
