@@ -6,6 +6,7 @@
 - ``--write`` puts what was measured into ``benchmarks/table.json``
 - ``python -m benchmarks states --workers N`` is a study of states made from numbers, see ``benchmarks/states.py``
 - ``python -m benchmarks coverage --workers 16`` simulates logs and says how often intervals contain the truth
+- ``python -m benchmarks off_policy_episodes --workers 2`` does the same for off-policy evaluation of episodes
 - ``--page docs/benchmarks.md`` writes the page from the table, without running anything
 """
 
@@ -33,6 +34,10 @@ def main(arguments: list[str]) -> int:
         from benchmarks import states
 
         return states.main(arguments[1:])
+    if arguments[:1] == ["off_policy_episodes"]:
+        from benchmarks import off_policy_episodes
+
+        return off_policy_episodes.main(arguments[1:])
     asked = parser.parse_args(arguments)
 
     # one thread for everybody, before anything loads a BLAS

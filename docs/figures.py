@@ -288,7 +288,26 @@ def propensities() -> Figure:
     return figure
 
 
-FIGURES: tuple[Callable[[], Figure], ...] = (posterior, tails, dial, order, melting, nested, lockin, propensities)
+def episodes() -> Figure:
+    """Estimates from the log of the page on episodes."""
+    text = (Path(__file__).parent / "howto" / "off-policy-episodes.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"print": lambda *_: None}
+    for block in text.split("```python\n")[1:3]:  # the world, and the question
+        exec(block.split("```")[0], names)  # the page itself
+    return names["found"].plot()
+
+
+FIGURES: tuple[Callable[[], Figure], ...] = (
+    posterior,
+    tails,
+    dial,
+    order,
+    melting,
+    nested,
+    lockin,
+    propensities,
+    episodes,
+)
 
 
 def drawn(draw: Callable[[], Figure]) -> Figure:

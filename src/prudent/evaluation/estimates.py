@@ -12,6 +12,7 @@ from ..types import ArmLike, FloatArray, IntArray
 from .estimators import ESTIMATORS, R, estimates_at
 from .limits import Ranges, limits_of
 from .moments import Moments
+from .tables import EstimateTable
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +38,7 @@ class Trace(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OffPolicyEstimates:
+class OffPolicyEstimates(EstimateTable):
     """Table of off-policy estimates: the result of ``off_policy``.
 
     It reads like a DataFrame: ``estimates.loc["dr", "low"]``, ``estimates["estimate"]``, ``estimates["dr"]``.
@@ -113,23 +114,6 @@ class OffPolicyEstimates:
 
     # -- as a table ----------------------------------------------------------------------------------------
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a DataFrame with a row for each estimator.
-
-        Returns
-        -------
-        DataFrame
-            A copy of ``table``.
-
-        Examples
-        --------
-        >>> from prudent import off_policy
-        >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in "ab" * 200]
-        >>> list(off_policy(log, "b").to_pandas().columns)
-        ['estimate', 'low', 'high', 'ess']
-        """
-        return self.table.copy()
-
     def to_xarray(self) -> xarray.Dataset:
         """Return the table as a dataset over ``estimator``.
 
@@ -139,28 +123,6 @@ class OffPolicyEstimates:
             The columns of the table; value, confidence and n as attributes.
         """
         return self.table.to_xarray().assign_attrs(value=self.value, confidence=self.confidence, n=self.n)
-
-    @property
-    def loc(self) -> Any:
-        """Rows and columns by name, as for a DataFrame."""
-        return self.table.loc
-
-    @property
-    def index(self) -> Any:
-        """Names of the estimators."""
-        return self.table.index
-
-    @property
-    def columns(self) -> Any:
-        """Names of the columns."""
-        return self.table.columns
-
-    def __getitem__(self, name: str) -> Any:
-        """Return the row of an estimator, or a column."""
-        return self.table.loc[name] if name in self.table.index else self.table[name]
-
-    def __len__(self) -> int:
-        return len(self.table)
 
     def __repr__(self) -> str:
         seen = f" ({' and '.join(self.observed)} as seen)" if self.observed else ""

@@ -26,6 +26,7 @@ from ..data.features import NamedValues, Names, read_named
 from ..data.source import TableSource
 from ..errors import DataError, ParameterError
 from ..types import BoolArray, FloatArray, IntArray, TableLike
+from .episodes.log import episode_columns
 
 BLOCK = 16_384  # rows read at a time
 IN_MEMORY = 2**26  # bytes; a larger copy goes to a file
@@ -52,6 +53,8 @@ class Layout(NamedTuple):
         Whether times are needed.
     features : sequence of str, optional
         Features of a bandit: columns that make a context if there is no other.
+    independent : bool
+        Whether the caller says that rows are independent decisions, also if there is a column of episodes.
     """
 
     context: str | Sequence[str] | None = None
@@ -61,6 +64,15 @@ class Layout(NamedTuple):
     block: int = BLOCK
     timed: bool = False
     features: Sequence[str] | None = None
+    independent: bool = False
+
+
+def is_independent(episode: Any) -> bool:
+    """Return whether the argument ``episode`` says that rows are independent: it is False, or not given."""
+    if episode is not None and episode is not False:
+        message = f"episode is {episode!r}, expected False: here rows are independent decisions"
+        raise ParameterError(message, code="unknown-option", argument="episode", value=episode)
+    return episode is False
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +307,7 @@ class _Reader:
     def block(self, table: TableBlock) -> Block:
         """Return the rows of a table that have a reward."""
         self.columns, count = list(table.columns), table.size
+        self._refuse_episodes()
         cells = self._column(table, "reward")
         rewards, empty = _numbers(cells), _series(cells).isna().to_numpy()
         self._require(table, empty | (np.abs(rewards) <= LARGEST), "reward", f"a number of at most {LARGEST:g}")
@@ -319,6 +332,18 @@ class _Reader:
         rows = np.arange(table.first, table.first + count)
         times = self._times(table) if self._layout.timed else np.full(count, np.nan)
         return Block(rows, contexts, arms, rewards, chances, times, which, members, ends).part(keep)
+
+    def _refuse_episodes(self) -> None:
+        """Raise if the log has a column of episodes and nobody says that rows are independent."""
+        found = [] if self._layout.independent else episode_columns(self.columns)
+        found = [name for name in found if name not in self._names.values()]
+        if found:
+            message = (
+                f"log has the column {found[0]!r}: if its rows follow each other in episodes, use "
+                f"off_policy(log, policy, discount=..., episode={found[0]!r}); if they are independent decisions, say "
+                "so: episode=False"
+            )
+            raise DataError(message, code="episodes", argument="episode", column=found[0])
 
     def _column(self, table: TableBlock, name: str) -> Cells:
         wanted = self._names[name]

@@ -23,21 +23,24 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
 from .._support.checks import one_of, open_probability, positive, whole_number
 from .._support.progress import Progress
+from ..data.state_map import StateMap
 from ..display.words import listing
-from ..errors import DataError, OverlapWarning
-from ..types import ArmLike, FloatArray, TableLike
+from ..errors import DataError, OverlapWarning, ParameterError
+from ..types import ArmLike, FloatArray, Label, PolicyLike, RngLike, TableLike
+from .episodes.evaluate import QUANTILES, Options, evaluate_episodes
+from .episodes.result import EpisodeEstimates
 from .estimates import OffPolicyEstimates, Trace
 from .estimators import Estimate, R, W, estimates_at
 from .limits import INTERVALS, Ranges, limits_of
-from .logs import BLOCK, BanditLog, Block, Layout
+from .logs import BLOCK, BanditLog, Block, Layout, is_independent
 from .moments import Moments, curve_marks, pieces
-from .policies import Chances, RewardModelLike, TargetLike, arms_of, features_of, policy_of
+from .policies import Chances, Regressor, RewardModelLike, TargetLike, arms_of, features_of, policy_of
 from .reward_models import RewardModel, fitted
 
 LARGEST_WEIGHT = 1e40
@@ -46,51 +49,136 @@ FEW_REWARDS = 20.0  # effective number of rewarded rows below which a warning is
 MAX_CHANCES = 2_000_000  # computed at a time, which bounds the memory
 
 
+class RowKeywords(TypedDict, total=False):
+    """Keywords of ``off_policy`` for independent decisions."""
+
+    episode: str | bool | None
+    reward_model: RewardModelLike
+    clip: float | None
+    switch: float | None
+    confidence: float
+    interval: str | None
+    folds: int
+    reward_range: Sequence[float] | None
+    max_weight: float | None
+    logging_policy: TargetLike | None
+    context: str | Sequence[str] | None
+    arms: Iterable[ArmLike] | None
+    columns: Mapping[str, Any] | None
+    missing_reward: float | str | None
+    block: int
+
+
+class EpisodeKeywords(TypedDict, total=False):
+    """Keywords of ``off_policy`` for episodes."""
+
+    episode: str | bool | None
+    confidence: float
+    interval: str | None
+    folds: int
+    logging_policy: TargetLike | PolicyLike | None
+    columns: Mapping[str, Any] | None
+    q_model: Regressor | None
+    markov: bool
+    marginal: str
+    propensities: str | None
+    features: Sequence[str] | None
+    states: StateMap | None
+    terminal: Iterable[Label] | None
+    horizon: int | None
+    unfinished: str
+    return_range: Sequence[float] | None
+    quantiles: Sequence[float]
+    tail_alpha: float
+    draws: int
+    rng: RngLike
+
+
+@overload
+def off_policy(
+    log: TableLike, target: TargetLike, *, discount: None = None, **keywords: Unpack[RowKeywords]
+) -> OffPolicyEstimates: ...
+
+
+@overload
+def off_policy(
+    log: TableLike, target: TargetLike | PolicyLike, *, discount: float, **keywords: Unpack[EpisodeKeywords]
+) -> EpisodeEstimates: ...
+
+
 def off_policy(
     log: TableLike,
-    target: TargetLike,
+    target: TargetLike | PolicyLike,
     *,
+    discount: float | None = None,
+    episode: str | bool | None = None,
     reward_model: RewardModelLike = None,
     clip: float | None = None,
     switch: float | None = None,
     confidence: float = 0.95,
-    interval: str = "bernstein",
+    interval: str | None = None,
     folds: int = 5,
     reward_range: Sequence[float] | None = None,
     max_weight: float | None = None,
-    logging_policy: TargetLike | None = None,
+    logging_policy: TargetLike | PolicyLike | None = None,
     context: str | Sequence[str] | None = None,
     arms: Iterable[ArmLike] | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, Any] | None = None,
     missing_reward: float | str | None = None,
     block: int = BLOCK,
-) -> OffPolicyEstimates:
-    """Estimate what a target policy would have earned per decision, from a log of another policy.
+    q_model: Regressor | None = None,
+    markov: bool = False,
+    marginal: str = "step",
+    propensities: str | None = None,
+    features: Sequence[str] | None = None,
+    states: StateMap | None = None,
+    terminal: Iterable[Label] | None = None,
+    horizon: int | None = None,
+    unfinished: str = "error",
+    return_range: Sequence[float] | None = None,
+    quantiles: Sequence[float] = QUANTILES,
+    tail_alpha: float = 0.9,
+    draws: int = 1000,
+    rng: RngLike = 1,
+) -> OffPolicyEstimates | EpisodeEstimates:
+    """Estimate what a target policy would have earned, from a log of another policy.
 
-    The parameters are, in this order: log and target, estimators, intervals, and the format of the log. Logs of any
-    length are read in blocks. The how-to page "off-policy evaluation" has worked examples; the formulas are
-    in ``prudent.evaluation.off_policy``.
+    Without ``discount`` the rows are independent decisions of a bandit, and the estimates are per decision. With it,
+    rows follow each other in episodes, and the estimates are of the discounted return of an episode.
+
+    The how-to pages "off-policy evaluation" and "would another policy have earned more?" have worked examples; the
+    formulas are in ``prudent.evaluation.off_policy`` and ``prudent.evaluation.episodes.weights``.
 
     Parameters
     ----------
     log : DataFrame, dict of columns, path, pyarrow table, Journal or rows
-        The decisions. Columns are ``arm``, ``reward``, ``propensity`` (the probability with which the arm was chosen)
-        and, if there are any, ``context`` (D numbers in a cell) and ``arms`` (the eligible arms, by default all). Rows
-        are dicts or tuples (context, arm, reward, propensity).
+        The decisions. Columns of episodes are ``episode``, ``action``, ``reward`` and, if there are any, ``step``,
+        ``state``, ``next_state``, ``done`` and ``propensity``; all others are features. Columns of a bandit are
+        ``arm``, ``reward``, ``propensity`` (the probability with which the arm was chosen) and, if there are any,
+        ``context`` (D numbers in a cell) and ``arms`` (the eligible arms, by default all). Rows are dicts or tuples
+        (context, arm, reward, propensity).
     target : bandit, array_like, callable, str or dict
         The policy to evaluate: a bandit (its exact probabilities as it is now), an array or DataFrame [T, A] of
         probabilities or [T] of arms, a function of contexts [T, D] that returns one of these, the name of an arm, a
         dict of probabilities, ``"uniform"`` or ``"logged"``. Columns of an array stand for `arms`, by default the
-        sorted arms of the log.
+        sorted arms of the log. For episodes: a Solution, or an action or probabilities of actions for each state (as
+        for ``posterior_returns``) or for each row, a function of the columns of the log (a DataFrame, or a row as a
+        dict) that returns one of these, the name of an action, ``"uniform"`` or ``"logged"``.
+    discount : float, optional
+        Discount factor in [0, 1] of the rewards of an episode; 1 is their sum.
+    episode : str or False, optional
+        Name of the column of episodes. False says that the rows of a log with such a column are independent decisions;
+        by default such a log needs `discount`.
     reward_model : estimator or array_like [T, A], optional
         An unfitted object with ``fit`` and ``predict``, or a table of predictions. By default a ridge regression for
         each arm, cross-fitted (``prudent.evaluation.reward_models``).
 
     Returns
     -------
-    OffPolicyEstimates
-        A table with rows ips, snips, clipped_ips, dm, dr, sndr and switch_dr and columns estimate, low, high, and ess,
-        the effective sample size.
+    OffPolicyEstimates or EpisodeEstimates
+        A table with columns estimate, low, high, and ess, the effective sample size. Its rows are ips, snips,
+        clipped_ips, dm, dr, sndr and switch_dr; for episodes is, wis, pdis, wpdis, dr, wdr, mis, fqe and model, with a
+        further column answers.
 
     Other Parameters
     ----------------
@@ -102,10 +190,11 @@ def off_policy(
         Weight above which ``switch_dr`` uses the reward model alone, by default sqrt(n).
     confidence : float, default=0.95
         Confidence of the intervals, in (0, 1).
-    interval : {"bernstein", "normal"}, default="bernstein"
-        Kind of the intervals. "bernstein" holds at every number of rows, also for the log of a policy that learned,
-        if rewards and weights stay within `reward_range` and `max_weight`. "normal" is narrower and right only if many
-        rewarded rows count: with few of them it is too narrow.
+    interval : {"bernstein", "normal", "bootstrap"}, optional
+        Kind of the intervals, by default "bernstein" for decisions and "bootstrap" (of whole episodes, studentised) for
+        episodes. "bernstein" holds at every number of rows, also for the log of a policy that learned, if rewards and
+        weights stay within `reward_range` and `max_weight`. "normal" is narrower and right only if many rewarded rows
+        or episodes count: with few of them it is too narrow.
     reward_range : pair of float, optional
         Lowest and highest possible reward. By default 0 and 1 if every reward is one of these, else as seen in the log.
     max_weight : float, optional
@@ -123,13 +212,44 @@ def off_policy(
         What to do with a row without a reward: take this number, or skip the row. By default it is an error.
     block : int, default=16384
         Number of rows that are read at a time.
+    q_model : regressor, optional
+        For episodes: an object with fit and predict, such as a regressor of scikit-learn, for the values in dr, wdr and
+        fqe. By default a table of states, and trees on the columns of a log without states; always cross-fitted.
+    markov : bool, default=False
+        For episodes: says that the future depends on the state alone. Then mis and fqe can answer where weights do not.
+    marginal : {"step", "state"}, default="step"
+        For episodes: whether mis has weights of states at each step, or the same probabilities at all steps.
+    propensities : {"log", "counts", "logit"}, optional
+        For episodes: propensities of the log, or estimated by the frequencies in each state, or by a multinomial logit
+        of `features`. By default those of the log if it has any, else by states if it has states.
+    features : sequence of str, optional
+        For episodes: columns for the logit and `q_model`, by default all that have no other meaning.
+    states : StateMap, optional
+        For episodes: map that gives rows their states; fitted to the log unless it is fitted already.
+    terminal : iterable of hashable, optional
+        For episodes: states where the process ends.
+    horizon : int, optional
+        For episodes: count the first steps only.
+    unfinished : {"error", "drop", "end"}, default="error"
+        For episodes: what to do with those that are not over and shorter than others.
+    return_range : pair of float, optional
+        For episodes: lowest and highest possible return, by default as seen. Used by safe_low and safe_high.
+    quantiles : sequence of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
+        For episodes: probabilities of the quantiles of the return.
+    tail_alpha : float, default=0.9
+        For episodes: level of the CVaR of the return.
+    draws : int, default=1000
+        For episodes: number of replicates of the bootstrap.
+    rng : int or Generator, default=1
+        For episodes: source of the replicates.
 
     Raises
     ------
     DataError
-        If the log is malformed, has no propensities, or contradicts `reward_range`, `max_weight` or the policies.
+        If the log is malformed, has no propensities, or contradicts `reward_range`, `max_weight` or the policies; or
+        if it has a column of episodes and neither `discount` nor ``episode=False`` is given.
     ParameterError
-        If an argument is out of range or of the wrong kind.
+        If an argument is out of range, of the wrong kind, or for the other kind of log.
 
     Warns
     -----
@@ -146,6 +266,7 @@ def off_policy(
     Dudik, Erhan, Langford, Li (2014), Doubly robust policy evaluation and optimization.
     Swaminathan, Joachims (2015), The self-normalized estimator for counterfactual learning.
     Wang, Agarwal, Dudik (2017), Optimal and adaptive off-policy evaluation in contextual bandits.
+    Thomas, Brunskill (2016), Data-efficient off-policy policy evaluation for reinforcement learning.
 
     Examples
     --------
@@ -154,15 +275,69 @@ def off_policy(
     >>> estimates = off_policy(log, lambda x: np.where(x[:, 0] > 0.5, "a", "b"))
     >>> [float(estimates.loc[name, "estimate"]) for name in ("ips", "dr")], float(estimates.loc["ips", "ess"])
     ([0.75, 0.75], 100.0)
+
+    Episodes of two steps, in which the second action earns 1 or 3:
+
+    >>> log = {"episode": [i // 2 for i in range(400)], "state": ["new", "old"] * 200, "action": ["call", "mail"] * 200,
+    ...        "reward": [0.0, 1.0, 0.0, 3.0] * 100}
+    >>> log["action"][1::4] = ["call"] * 100
+    >>> found = off_policy(log, {"new": "call", "old": "mail"}, discount=1.0)
+    >>> found.recommended, round(float(found.loc["wdr", "estimate"]), 3), found.value
+    ('wdr', 3.0, 2.0)
     """
+    for_rows: dict[str, Any] = {
+        "reward_model": reward_model,
+        "clip": clip,
+        "switch": switch,
+        "reward_range": reward_range,
+        "max_weight": max_weight,
+        "context": context,
+        "arms": arms,
+        "missing_reward": missing_reward,
+    }
+    shared: dict[str, Any] = {
+        "folds": folds,
+        "confidence": confidence,
+        "columns": columns,
+        "logging_policy": logging_policy,
+    }
+    for_episodes: dict[str, Any] = {
+        "q_model": q_model,
+        "markov": markov,
+        "marginal": marginal,
+        "propensities": propensities,
+        "features": features,
+        "states": states,
+        "terminal": terminal,
+        "horizon": horizon,
+        "unfinished": unfinished,
+        "return_range": return_range,
+        "quantiles": quantiles,
+        "tail_alpha": tail_alpha,
+        "draws": draws,
+        "rng": rng,
+    }
+    if discount is not None or isinstance(episode, str):
+        _refuse_given(for_rows, dict.fromkeys(for_rows), "decisions, without discount")
+        if discount is None:
+            message = "discount is missing: give that of the rewards of an episode, 1 for their sum"
+            raise ParameterError(message, code="missing-argument", argument="discount")
+        if isinstance(episode, bool):
+            message = f"episode={episode} cannot be combined with discount; give the name of the column of episodes"
+            raise ParameterError(message, code="conflicting-arguments", argument="episode", value=episode)
+        options = Options(discount, episode, **shared, **for_episodes, interval=interval or "bootstrap")
+        return evaluate_episodes(log, target, options)
+    _refuse_given(for_episodes, Options._field_defaults, "episodes, with discount")
+    interval = interval or "bernstein"
     confidence = open_probability(confidence, "confidence")
     one_of(interval, "interval", INTERVALS)
     folds = whole_number(folds, "folds", minimum=2)
     first_arms = [*arms_of(target), *arms_of(logging_policy)]
     if hasattr(reward_model, "columns"):
         first_arms += arms_of(reward_model)
-    features = features_of(target) or features_of(logging_policy)
-    with BanditLog(log, Layout(context, columns, arms, missing_reward, block, False, features), first_arms) as read:
+    bandit_features = features_of(target) or features_of(logging_policy)
+    layout = Layout(context, columns, arms, missing_reward, block, False, bandit_features, is_independent(episode))
+    with BanditLog(log, layout, first_arms) as read:
         root = math.sqrt(read.n)
         bounds = Bounds(
             clip=root if clip is None else positive(clip, "clip"),
@@ -185,6 +360,14 @@ def off_policy(
         message = "; ".join(estimates.warnings)
         warnings.warn(OverlapWarning(message, code="overlap", value=estimates.warning_codes), stacklevel=2)
     return estimates
+
+
+def _refuse_given(given: Mapping[str, Any], defaults: Mapping[str, Any], kind: str) -> None:
+    """Raise if a keyword that is for logs of another kind differs from its default."""
+    for name, value in given.items():
+        if value is not defaults[name] and not (isinstance(value, (str, int, float)) and value == defaults[name]):
+            message = f"{name} is for logs of {kind}"
+            raise ParameterError(message, code="conflicting-arguments", argument=name, value=value)
 
 
 def _logging(target: TargetLike, chances: Chances, logging_policy: TargetLike | None, log: BanditLog) -> Chances | None:

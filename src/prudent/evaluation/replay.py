@@ -25,7 +25,7 @@ from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
 from ..types import ArmLike, FloatArray, RngLike, TableLike
 from .limits import INTERVALS, mean_limits
-from .logs import BLOCK, BanditLog, Block, Layout
+from .logs import BLOCK, BanditLog, Block, Layout, is_independent
 from .moments import Moments, curve_marks, pieces
 from .policies import Chances, Learner, TargetLike, contexts_for, features_of, policy_of
 
@@ -53,6 +53,7 @@ def replay(
     columns: Mapping[str, str] | None = None,
     missing_reward: float | str | None = None,
     block: int = BLOCK,
+    episode: bool | None = None,
 ) -> Replay:
     """Replay a log to a copy of a bandit and return what it would have earned while it learned.
 
@@ -90,6 +91,8 @@ def replay(
         Lowest propensity of an eligible arm, by default the lowest in the log.
     context, arms, columns, missing_reward, block
         Format of the log, as for ``off_policy``.
+    episode : False, optional
+        False says that the rows of a log with a column of episodes are independent decisions.
 
     Raises
     ------
@@ -122,7 +125,7 @@ def replay(
     _require_bandit(bandit)
     random = generator(rng)
     timed = fades_with_time(bandit)
-    layout = Layout(context, columns, arms, missing_reward, block, timed, features_of(bandit))
+    layout = Layout(context, columns, arms, missing_reward, block, timed, features_of(bandit), is_independent(episode))
     with BanditLog(log, layout, bandit.arms) as read:
         read.require_contexts("bandit")
         rewards = read.reward_range(reward_range)

@@ -31,7 +31,7 @@ from ..bandits.settings import BanditSettings
 from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
 from ..types import ArmLike, FloatArray, IntArray, RngLike, TableLike
-from .logs import BLOCK, BanditLog, Layout
+from .logs import BLOCK, BanditLog, Layout, is_independent
 from .policies import TargetLike
 from .replay import KeepRates, Run, require_logged, thresholds_of
 
@@ -58,6 +58,7 @@ def tune(
     columns: Mapping[str, str] | None = None,
     missing_reward: float | str | None = None,
     block: int = BLOCK,
+    episode: bool | None = None,
 ) -> Tuning:
     """Compare settings of a bandit on a log, and choose one if the log has enough data.
 
@@ -89,7 +90,7 @@ def tune(
 
     Other Parameters
     ----------------
-    logging_policy, min_propensity, context, arms, columns, missing_reward, block
+    logging_policy, min_propensity, context, arms, columns, missing_reward, block, episode
         Propensities and format of the log, as for ``replay``.
 
     Raises
@@ -118,7 +119,8 @@ def tune(
     lives = (HalfLife.of(options.get("half_life")) for options in tried)
     timed = any(life is not None and life.unit == "seconds" for life in lives)
     features = next((options["features"] for options in tried if options.get("features")), None)
-    with BanditLog(log, Layout(context, columns, arms, missing_reward, block, timed, features)) as read:
+    layout = Layout(context, columns, arms, missing_reward, block, timed, features, is_independent(episode))
+    with BanditLog(log, layout) as read:
         read.require_contexts("a bandit")
         if arms is not None:
             require_logged(read.arms, read)

@@ -50,6 +50,85 @@ def draw_estimates(table: pandas.DataFrame, logged: float, confidence: float) ->
     return Figure("off-policy", "", (Panel("What the target would have earned", onto),), legend, 1, (6.4, 3.2))
 
 
+def draw_episode_estimates(
+    table: pandas.DataFrame, logged: float, confidence: float, recommended: str | None
+) -> Figure:
+    """Return the figure of off-policy estimates of episodes against the mean return of the log.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A row for each estimator with columns estimate, low, high and answers.
+    logged : float
+        Mean return of the log.
+    confidence : float
+        Confidence of the intervals.
+    recommended : str, optional
+        Estimator whose name is marked.
+
+    Returns
+    -------
+    Figure
+        One panel.
+    """
+    legend = (
+        Entry("estimate", "law", mark="dot"),
+        Entry(f"{percent(confidence)} interval", "law"),
+        Entry("the log cannot answer", "neutral", mark="ring"),
+        Entry("mean return of the log", "neutral", ":"),
+    )
+    shown = table[table["estimate"].notna()]
+    good = shown["answers"].to_numpy(dtype=np.bool_)
+    middle = shown["estimate"].to_numpy()
+    finite = shown[["low", "high"]].replace([np.inf, -np.inf], np.nan)
+    low, high = finite["low"].fillna(shown["estimate"]).to_numpy(), finite["high"].fillna(shown["estimate"]).to_numpy()
+
+    def onto(axes: Axes) -> None:
+        axes.axvline(logged, color=hex_of("neutral"), linestyle=":")
+        rows = np.arange(len(shown))
+        for which, colour, face in ((good, "law", None), (~good, "neutral", "none")):
+            axes.hlines(rows[which], low[which], high[which], color=hex_of(colour), linewidth=2)
+            colours: dict[str, Any] = {"color": hex_of(colour), "markerfacecolor": face or hex_of(colour)}
+            axes.plot(middle[which], rows[which], "o", markersize=5, linestyle="none", **colours)
+        row_axis(axes, [f"{name} (recommended)" if name == recommended else str(name) for name in shown.index])
+        if good.any() and not good.all():  # an estimate that does not answer may be anywhere
+            ends = np.array([*low[good], *high[good], logged])
+            reach = 0.75 * max(float(np.ptp(ends)), 1e-9 * max(abs(logged), 1.0))
+            left, right = axes.get_xlim()
+            axes.set_xlim(max(left, float(ends.min()) - reach), min(right, float(ends.max()) + reach))
+        axes.set_xlabel("mean return of an episode")
+
+    panel = Panel("What the policy would have earned", onto)
+    return Figure("off-policy-episodes", "", (panel,), legend, 1, (6.4, 1.4 + 0.3 * len(shown)))
+
+
+def draw_steps(table: pandas.DataFrame, episodes: int) -> Figure:
+    """Return the figure of the effective number of episodes by step.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A row for each step with columns episodes and ess.
+    episodes : int
+        Number of episodes of the log.
+
+    Returns
+    -------
+    Figure
+        One panel.
+    """
+    legend = (Entry("effective number of episodes", "law"), Entry("episodes that last so long", "neutral", "--"))
+
+    def onto(axes: Axes) -> None:
+        steps = np.asarray(table.index, dtype=np.float64)
+        axes.plot(steps, np.maximum(table["ess"], 0.5), color=hex_of("law"))
+        axes.plot(steps, table["episodes"], color=hex_of("neutral"), linestyle="--")
+        axes.set(ylabel="episodes", yscale="log", ylim=(0.5, 2.0 * episodes))
+        count_axis(axes, "step")
+
+    return Figure("off-policy-steps", "", (Panel("How many episodes count", onto),), legend, 1, (6.4, 3.2))
+
+
 def draw_reward(curve: pandas.DataFrame, name: str, confidence: float) -> Figure:
     """Return the figure of an estimate over the rows of the log beside the mean reward of the log.
 
