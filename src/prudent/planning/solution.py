@@ -47,7 +47,7 @@ class Solution:
     Attributes
     ----------
     value : ndarray of shape (S,) or (T + 1, S)
-        Value of each state. With an objective, ``value[t]`` is the entropic risk at parameter ``beta * discount**t`` of
+        Value of each state; its gain for an average reward. With an objective, ``value[t]`` is the entropic risk at parameter ``beta * discount**t`` of
         what is still to come at time t.
     policy : ndarray of shape (S,), (S, A), (T, S) or (T, S, A)
         The best action of each state, by index; or the policy that was evaluated, also as probabilities.
@@ -82,6 +82,10 @@ class Solution:
         Probabilities of the first state, with an objective.
     allowed : Allowed, optional
         What a baseline allows, if the policy was to stay close to one.
+    bias : ndarray of shape (S,), optional
+        For an average reward, what beginning in each state is worth beyond the gain of all steps.
+    bias_error : float
+        Bound on the error of ``bias``; NaN under a risk of a posterior, where only the gain is certified.
 
     See Also
     --------
@@ -121,6 +125,21 @@ class Solution:
     beta: float = 0.0
     start: FloatArray | None = None
     allowed: Allowed | None = None
+    bias: FloatArray | None = None
+    bias_error: float = np.nan
+
+    @property
+    def gain(self) -> float | FloatArray:
+        """Average reward of a step: a number, or [S] where it depends on the first state; NaN for other solutions."""
+        if self.bias is None:
+            return np.nan
+        same = np.ptp(self.value) <= 2.0 * self.error_bound
+        return float(self.value[0]) if same else self.value
+
+    @property
+    def _ahead(self) -> FloatArray:
+        """Values [S] of next states that actions are compared by."""
+        return self.value if self.bias is None else self.bias
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -175,18 +194,17 @@ class Solution:
             message = "time is only for solutions with a horizon; this one is the same at all times"
             raise ParameterError(message, code="no-time-axis", argument="time", value=time)
         step = whole_number(time, "time", 0, self.horizon - 1)
-        return Solution(
+        return replace(
+            self,
             value=self.value[step],
             policy=np.asarray(self.policy[step]),
             q_source=self.q_source(self.value[step + 1], step),
-            residual=0.0,
-            error_bound=self.error_bound,
             iterations=self.horizon - step,
-            converged=self.converged,
             message=f"step {step} of {self.horizon}: {self.message}",
-            states=self.states,
-            actions=self.actions,
-            terminal=self.terminal,
+            problem=None,
+            later=None,
+            objective=None,
+            objective_value=np.nan,
         )
 
     # -- what actions are worth ----------------------------------------------------------------------------
@@ -282,7 +300,7 @@ class Solution:
         if self.problem is None or not np.isnan(self.q).any():
             return self.q
         try:
-            return self.problem.q_values(self.value, accuracy=2e-12 * float(abs(self.value).max()))
+            return self.problem.q_values(self._ahead, accuracy=2e-12 * float(abs(self._ahead).max()))
         except ParameterError:  # the draws of the solve are gone
             return self.q
 
@@ -386,7 +404,7 @@ class Solution:
 
             - ``time`` with a horizon;
             - ``state`` and ``action`` by name; if the policy has probabilities, the likeliest and its ``probability``;
-            - ``value`` as certified. Under a Bayesian risk MDP the risk is taken anew at every step, so that this is
+            - ``value`` as certified, and ``bias`` for an average reward. Under a Bayesian risk MDP the risk is taken anew at every step, so that this is
               far below what the policy returns on average;
             - ``posterior_mean_value``: what the policy returns in the model at the posterior mean;
             - ``runner_up``, ``gap``: the best other action, how much less it is worth one step ahead (``runners_up``);
@@ -421,6 +439,8 @@ class Solution:
             columns["value"] = self.value[:-1].ravel()
             return pandas.DataFrame(columns).infer_objects()
         columns["value"] = self.value
+        if self.bias is not None:
+            columns["bias"] = self.bias
         if at_mean is not None:
             columns["posterior_mean_value"] = at_mean.value
         second, gap = self.runners_up()
@@ -602,7 +622,7 @@ class Solution:
         kept = None
         if self.allowed is not None:
             kept = {self.actions[a]: float(self.policy[s, a]) for a in np.flatnonzero(self.policy[s]) if a != chosen}
-        return replace(problem.explain_state(self.value, s, chosen, q), probability=probability, kept=kept)
+        return replace(problem.explain_state(self._ahead, s, chosen, q), probability=probability, kept=kept)
 
     # -- parts ---------------------------------------------------------------------------------------------
 
@@ -629,12 +649,14 @@ class Solution:
         record: dict[str, Any] = {name: getattr(self, name) for name in fields}
         if self.objective is not None:
             record |= {"objective": repr(self.objective), "objective_value": self.objective_value, "beta": self.beta}
+        if self.bias is not None:
+            record["average_reward"] = 1
         return record
 
     def __repr__(self) -> str:
         first = self.value if self.horizon is None else self.value[0]
         values = f"{first.min():.6g} to {first.max():.6g}"
-        parts = [plural(first.size, "state"), f"value {values}"]
+        parts = [plural(first.size, "state"), f"{'value' if self.bias is None else 'gain'} {values}"]
         if self.horizon is not None:
             parts = [plural(self.horizon, "step"), parts[0], f"value at the start {values}"]
         if self.objective is not None:
