@@ -55,6 +55,12 @@ SOLUTIONS = {
         uncertain(), draws=np.random.default_rng(2).dirichlet(np.ones(3), (20, 6)), alpha=0.5
     ).solve(),
     "undiscounted": lambda: pr.solve(pr.MDP([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0]] * 2], [[1, 2], [0, 0]], 1.0)),
+    "average": lambda: pr.solve(known(), objective="average"),
+    "average, random policy": lambda: pr.evaluate(known(), HALF, objective="average"),
+    "average, careful": lambda: problem().solve(objective="average"),
+    "average, several gains": lambda: pr.solve(
+        pr.MDP(np.eye(3)[[0, 1, 1]][:, None], [1, 2, 3], 0.9), objective="average"
+    ),
     "at one time": lambda: pr.solve(known(), horizon=4).at(1),
 }
 every_solution = pytest.mark.parametrize("kind", SOLUTIONS)
@@ -130,7 +136,7 @@ def test_an_explanation_or_a_clear_refusal(kind):
         why = solution.explain(state)
         assert why.state == state
         assert why.actions[0].action == why.action
-        assert len(why.to_pandas()) == 2
+        assert len(why.to_pandas()) == len(solution.actions)
         assert str(why).startswith("In ")
         why.plot().savefig(io.BytesIO())
 

@@ -30,6 +30,8 @@ stationary equation up to f, the error of h is at most 2 xi (e + f max|h|).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,9 +61,11 @@ from .stationary import solve_stationary
 from .undiscounted import ending_leaks
 
 NEAR_ONE = 1.0 - 1e-9  # discount of the chains of Newton steps
-FIRST_DISCOUNT = 1.0 - 1e-4  # discount of the first guess
+FIRST_GAPS = (1e-4, 1e-6, 1e-8)  # 1 - discount of the first guess, and of later ones where the one before fails
 FIRST_DIGITS = 1e-3  # relative tolerance of the first guess
-FIRST_BACKUPS = 60  # cap of its backups
+FIRST_BACKUPS = 20  # cap of its backups; later ones may use all that are left
+ATTEMPT = 60  # backups from a first guess, before another is tried
+ROW_ROUNDING = 1e-15  # sums of rows that are closer to one are rounded
 LAW_STEPS = 30  # corrections of a stationary law
 SMALL_GAIN = 1e-2  # of the largest reward: smaller gains are wanted to fewer digits
 CONSERVED = 1e-9  # of the largest gain: an action that loses no more conserves the gain
@@ -83,7 +87,31 @@ class Span:
         return -high, -low, error + EPS * max(abs(low), abs(high)), 0.5 * (high - low)
 
 
-class Average(Iteration):
+class _Solved(Iteration):
+    """An iteration whose large chains are eliminated where BiCGStab fails: long and narrow ones, hardly filled."""
+
+    _narrow = False  # whether BiCGStab has failed
+
+    def _values_at(self, chain: Any, discount: float, guess: Any, target: float) -> Any:
+        """Return the values of a chain at a discount."""
+        if not isinstance(chain, Chain) or chain.reward.size <= DENSE:
+            return chain.values(discount, guess, target, True)
+        size = chain.reward.size
+        matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(size, size))
+        if not self._narrow:
+            step = chain.values(discount, guess, target, True)
+            self._narrow = bool(np.ptp(chain.reward + discount * (matrix @ step) - step) > 4.0 * target)
+        return sparse_elimination(matrix, chain.reward, discount) if self._narrow else step
+
+    def _chain_values(self, point: Point, reward: FloatArray | None, guess: FloatArray) -> FloatArray:
+        """Return the values of the chain that touches the backup at ``point``."""
+        chain, target = self._touching(point)
+        chain = chain if reward is None else chain.with_reward(reward)
+        values: FloatArray = self._values_at(chain, self.executor.discount, guess, target)
+        return values
+
+
+class Average(_Solved):
     """The iteration for a gain: another certificate, and chains that are solved for a correction."""
 
     scale = 1.0  # size of the rewards, which the default tolerance is relative to
@@ -117,28 +145,13 @@ class Average(Iteration):
     def _chain_values(self, point: Point, reward: FloatArray | None, guess: FloatArray) -> FloatArray:
         """Return h corrected by the chain that touches the backup."""
         chain, target = self._touching(point)
-        wanted = point.change + point.middle
-        step = chain.with_reward(wanted).values(NEAR_ONE, self._zero(point), target, True)
-        if isinstance(chain, Chain) and wanted.size > DENSE:
-            step = _eliminated(chain, wanted, step, target)
+        zero = self.executor.vector(np.zeros(point.value.size))
+        step = self._values_at(chain.with_reward(point.change + point.middle), NEAR_ONE, zero, target)
         return self._centred(point.value + step)
-
-    def _zero(self, point: Point) -> Any:
-        return self.executor.vector(np.zeros(point.value.size))
 
     @staticmethod
     def _centred(value: Any) -> Any:
         return value + -0.5 * (float(value.min()) + float(value.max()))
-
-
-def _eliminated(chain: Chain, reward: FloatArray, step: FloatArray, target: float) -> FloatArray:
-    """Return ``step``, or the result of elimination where BiCGStab did not reach ``target``: long and narrow chains."""
-    size = reward.size
-    matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(size, size))
-    rest = reward + NEAR_ONE * (matrix @ step) - step
-    if np.ptp(rest) <= 4.0 * target:
-        return step
-    return sparse_elimination(matrix, reward, NEAR_ONE)
 
 
 class Gains(NamedTuple):
@@ -167,9 +180,6 @@ def constant_gain(
     iteration = Average(operator, admissible, actions)
     value = np.zeros(admissible.shape[0]) if guess is None else guess.value
     iteration.scale, iteration.iterations = scale, 0 if guess is None else guess.iterations
-    if options.sweeps is not None:
-        message = "sweeps are of value iteration with a discount; give tol or max_iterations for an average reward"
-        raise ParameterError(message, code="conflicting-arguments", argument="sweeps")
     with np.errstate(over="ignore", invalid="ignore"):
         end = iteration.to_tolerance(value, options.tol, options.cap, newton=options.method == "newton")
     relative = np.asarray(end.point.value)
@@ -185,18 +195,44 @@ def _size(reward: FloatArray) -> float:
     return float(abs(reward).max(initial=0.0)) or 1.0
 
 
-def first_guess(executor: Executor, admissible: BoolArray, actions: Any, cap: int) -> Guess | None:
+def first_guess(executor: Executor, admissible: BoolArray, actions: Any, cap: int, before: Guess | None) -> Guess:
     """Return relative values of an operator with a discount near 1, roughly, as a first guess."""
-    iteration = Iteration(executor, admissible, actions)
-    iteration.digits = FIRST_DIGITS
-    if cap < 4:
-        return None
+    iteration = _Solved(executor, admissible, actions)
+    start = Guess(np.zeros(admissible.shape[0]), 0) if before is None else before
+    iteration.digits, iteration.iterations = FIRST_DIGITS, start.iterations
     with np.errstate(over="ignore", invalid="ignore"):
-        zero = np.zeros(admissible.shape[0])
-        end = iteration.to_tolerance(zero, None, min(FIRST_BACKUPS, cap - 2), newton=True)
+        end = iteration.to_tolerance(start.value, None, cap, newton=True)
     value = np.asarray(end.point.moved(end.shift))
     value = value - 0.5 * (value.min() + value.max())
-    return Guess(value, end.iterations) if np.isfinite(value).all() else None
+    return Guess(value if np.isfinite(value).all() else start.value, end.iterations)
+
+
+def gain_by_stages(
+    operator: Executor,
+    near: Callable[[float], Executor | None],
+    admissible: BoolArray,
+    actions: npt.NDArray[Any] | None,
+    options: SolverOptions,
+    scale: float,
+    guess: Guess | None = None,
+) -> Gains:
+    """Return the gain, from first guesses at discounts closer and closer to 1; ``near(discount)`` is their operator."""
+    found = None
+    for gap in FIRST_GAPS:
+        last = gap == FIRST_GAPS[-1]
+        cap = options.cap if last else min(options.cap, ATTEMPT)
+        if guess is None or found is not None:
+            rough = near(1.0 - gap)
+            if rough is not None:
+                most = min(FIRST_BACKUPS, options.cap - 1) if found is None else options.cap
+                guess = first_guess(on_device(rough, options), admissible, actions, most, guess)
+                cap = min(options.cap, max(cap, guess.iterations + ATTEMPT))
+        found = constant_gain(operator, admissible, actions, replace(options, max_iterations=cap), scale, guess)
+        if not found.end.reason.capped or cap == options.cap:
+            break
+        guess = Guess(found.relative, found.end.iterations)
+    assert found is not None
+    return found
 
 
 # -- known models ------------------------------------------------------------------------------------------
@@ -216,10 +252,15 @@ class Known(NamedTuple):
     def of(cls, mdp: MDP) -> Known:
         """Return the rows of a model."""
         ending = np.zeros(mdp.reward.size) if mdp.termination is None else mdp.termination.reshape(-1)
-        total = np.asarray(mdp.transition.sum(axis=1)).reshape(-1) + ending
-        worst = float(abs(total - 1.0)[mdp.admissible.reshape(-1)].max(initial=0.0)) + 4.0 * EPS
-        leaks = mdp.leaks if mdp.termination is None else (-worst, worst)
-        return cls(mdp.transition, mdp.reward, mdp.admissible, ending, leaks)
+        matrix, total = mdp.transition, np.asarray(mdp.transition.sum(axis=1)).reshape(-1)
+        off = np.divide(1.0 - ending, total, out=np.ones(total.size), where=total > 0.0)
+        if abs(off - 1.0).max() > ROW_ROUNDING:  # rows that do not quite sum to one are divided by their sums
+            matrix = sparse.csr_array(
+                (matrix.data * np.repeat(off, np.diff(matrix.indptr)), *_index(matrix)), matrix.shape
+            )
+        longest = int(np.diff(matrix.indptr).max(initial=0))
+        leak = min(ROW_ROUNDING, float(abs(off - 1.0).max())) + (0.5 * longest + 2.0) * EPS
+        return cls(matrix, mdp.reward, mdp.admissible, ending, (-leak, leak), 1.0)
 
     def followed(self, policy: npt.NDArray[Any]) -> Known:
         """Return the chain of a policy, [S] or [S, A], as rows with one action."""
@@ -248,15 +289,13 @@ class Known(NamedTuple):
         part = matrix[:, states].tocsr()
         part.sort_indices()
         reward, shape = np.where(kept, self.reward.reshape(-1)[rows], 0.0), (states.size, n_actions)
-        return Known(
-            part, reward.reshape(shape), kept.reshape(shape), np.zeros(rows.size), self.leaks, self.roundings
-        )
+        return Known(part, reward.reshape(shape), kept.reshape(shape), np.zeros(rows.size), self.leaks, self.roundings)
 
     def executor(self, discount: float = 1.0, leaks: tuple[float, float] | None = None) -> Threads:
         """Return the operator."""
-        index = self.transition.indptr, self.transition.indices
+        indices, indptr = _index(self.transition)
         narrow = sparse.csr_array(
-            (self.transition.data, index[1].astype(np.int32), index[0].astype(np.int64)), shape=self.transition.shape
+            (self.transition.data, indices.astype(np.int32), indptr.astype(np.int64)), shape=self.transition.shape
         )
         bounds = self.leaks if leaks is None else leaks
         return Threads(MeanRows(narrow, np.ascontiguousarray(self.reward), discount, bounds, self.roundings))
@@ -268,6 +307,10 @@ class Known(NamedTuple):
         target = np.concatenate((self.transition.indices, np.full(last.size, -1)))
         taken = self.admissible.reshape(-1)
         return end_components(np.concatenate((pair, last)), target, taken, self.reward.shape[1])
+
+
+def _index(matrix: sparse.csr_array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    return matrix.indices, matrix.indptr
 
 
 class Answer(NamedTuple):
@@ -286,9 +329,9 @@ def known_answer(rows: Known, options: SolverOptions, guess: Guess | None = None
     """Return the gains of a known model, the same in all states or not."""
     parts = rows.components()
     if parts.count == 1 and not parts.ends:
-        if guess is None and rows.reward.shape[1] > 1:
-            guess = first_guess(on_device(rows.executor(FIRST_DISCOUNT), options), rows.admissible, None, options.cap)
-        found = constant_gain(rows.executor(), rows.admissible, None, options, _size(rows.reward), guess)
+        found = gain_by_stages(
+            rows.executor(), rows.executor, rows.admissible, None, options, _size(rows.reward), guess
+        )
         gain = np.full(rows.reward.shape[0], found.gain)
         reason = found.end.reason
         return Answer(
@@ -302,11 +345,12 @@ def _several_gains(rows: Known, parts: Components, options: SolverOptions) -> An
     gain, error, iterations, converged = np.zeros(parts.count), 0.0, 0, True
     single = np.bincount(parts.of_state[parts.of_state >= 0], minlength=parts.count) == 1
     own = np.where(parts.inside.reshape(rows.reward.shape), rows.reward, -np.inf).max(axis=1)
-    alone = np.flatnonzero((parts.of_state >= 0) & single[np.maximum(parts.of_state, 0)])
+    settled = np.flatnonzero(parts.of_state >= 0)
+    alone = settled[single[parts.of_state[settled]]]
     gain[parts.of_state[alone]] = own[alone]
     for number in np.flatnonzero(~single).tolist():
         part = rows.restricted(parts.states(number), parts.inside)
-        found = constant_gain(part.executor(), part.admissible, None, options, _size(rows.reward))
+        found = gain_by_stages(part.executor(), part.executor, part.admissible, None, options, _size(rows.reward))
         gain[number], error = found.gain, max(error, found.error)
         iterations, converged = iterations + found.end.iterations, converged and found.end.reason.converged
     value, above = _quotient_values(rows, parts, gain, options)
@@ -338,7 +382,7 @@ def _quotient_values(
     order = np.argsort(owner, kind="stable")
     pairs, owner = pairs[order], owner[order]
     place = np.arange(pairs.size) - np.searchsorted(owner, owner)  # number of the pair among those of its owner
-    width = int(place.max(initial=-1)) + 2  # the last action stops
+    width = int(place.max(initial=-1)) + 1 + (parts.count > 0)  # the last action stops in a component
     merged = sparse.csr_array((np.ones(number.size), (np.arange(number.size), number)), shape=(number.size, size))
     leaving = sparse.csr_array(rows.transition[pairs] @ merged).tocoo()
     steps = sparse.coo_array(
@@ -412,7 +456,10 @@ def bias_of(rows: Known) -> Bias:
     roundings = (0.5 * int(np.diff(matrix.indptr).max(initial=0)) + 4.0 + rows.roundings) * EPS
     rest += 2.0 * roundings * (float(abs(reward).max()) + float(abs(h).max()))
     times = Known(killed, np.where(reference, 0.0, 1.0)[:, None], rows.admissible, np.zeros(size), (0.0, 1.0))
-    leak = ending_leaks(times.executor(), _Shape(rows.admissible), np.zeros(size, np.int64), reference)[0]
+    try:
+        leak = ending_leaks(times.executor(), _Shape(rows.admissible), np.zeros(size, np.int64), reference)[0]
+    except ModelError:  # within rounding of several closed classes
+        return Bias(h, np.inf)
     return Bias(h, 2.0 / leak * (rest + off * float(abs(h).max())))
 
 
@@ -488,6 +535,9 @@ def solve_average(
 ) -> Solution:
     """Return the gain of the best policy, or of ``policy``, and its bias; arguments as for ``prudent.solve``."""
     getattr(problem.model, "require_unit_durations", lambda who: None)("average rewards")
+    if options.sweeps is not None:
+        message = "sweeps are of value iteration with a discount; give tol or max_iterations for an average reward"
+        raise ParameterError(message, code="conflicting-arguments", argument="sweeps")
     problem = problem.with_discount(1.0)
     model = problem.model
     guess = None
@@ -545,12 +595,13 @@ def _risk_solution(
             "here; omit objective for what it earns until then"
         )
         raise ModelError(message, code="process-ends", argument="objective")
-    if guess is None and draws is None:
-        near = problem.with_discount(FIRST_DISCOUNT)
-        rough = near.first_guess(near.operator(None, None, threads))
-        if rough is not None:
-            guess = first_guess(on_device(rough, options), model.admissible, actions, options.cap)
-    found = constant_gain(operator, model.admissible, actions, options, _size(model.entries.reward), guess)
+
+    def near(discount: float) -> Executor | None:
+        twin = problem.with_discount(discount)
+        return None if draws is not None else twin.first_guess(twin.operator(None, None, threads))
+
+    scale = _size(model.entries.reward)
+    found = gain_by_stages(operator, near, model.admissible, actions, options, scale, guess)
     reason = found.end.reason
     if parts.count > 1 and not reason.converged and found.end.point.width > 100.0 * found.end.point.noise:
         low, high = -found.end.point.upper, -found.end.point.lower
@@ -574,7 +625,9 @@ def _risk_solution(
     operator.backup(relative, np.flatnonzero(model.admissible), q.reshape(-1))
     q = np.where(model.admissible, q - found.gain, -np.inf)
     kept = problem.snapshot(draws)
-    return _solution(kept, answer._replace(capped=reason.capped), found.actions, Bias(relative, np.nan), q, model.entries.reward)
+    return _solution(
+        kept, answer._replace(capped=reason.capped), found.actions, Bias(relative, np.nan), q, model.entries.reward
+    )
 
 
 def _possible(problem: PlanningProblem, actions: npt.NDArray[Any] | None) -> Components:

@@ -588,8 +588,9 @@ class Solution:
             return policy.draw_plan(self.value, actions, state_names, action_names, likeliest=self._is_random)
         gap = self.runners_up().gap
         if self._is_random:  # to the value of the mixture, which is not that of its likeliest action
-            gap = gap + self.value - self.q_of(self.chosen)
-        return policy.draw(self.value, actions, gap, state_names, action_names, self.policy_names)
+            gap = gap + self._ahead - self.q_of(self.chosen)
+        quantity = "value" if self.bias is None else "bias"
+        return policy.draw(self._ahead, actions, gap, state_names, action_names, self.policy_names, quantity)
 
     def explain(self, state: Hashable) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
