@@ -33,6 +33,7 @@ def known():
 
 
 HALF = np.full((3, 2), 0.5)
+SPLIT = pr.MDP(np.eye(3)[[0, 1, 1]][:, None], [1, 2, 3], 0.9)
 SOLUTIONS = {
     "known": lambda: pr.solve(known()),
     "known, unnamed": lambda: pr.solve(pr.MDP(known().transition, known().reward, 0.9)),

@@ -23,14 +23,14 @@ from .._support.checks import BoolArray, IntArray
 class Components(NamedTuple):
     """The maximal end components of a model."""
 
-    count: int
+    number: int
     of_state: IntArray  # [S] number of the component of a state, -1 where it is in none
     inside: BoolArray  # [S*A] the pairs that stay in the component of their state
     ends: bool  # whether some step may end the process
 
-    def states(self, number: int) -> IntArray:
+    def states(self, which: int) -> IntArray:
         """Return the states of a component."""
-        return np.flatnonzero(self.of_state == number)
+        return np.flatnonzero(self.of_state == which)
 
 
 def end_components(pair: IntArray, target: IntArray, taken: BoolArray, n_actions: int) -> Components:

@@ -232,9 +232,9 @@ class BayesianRiskMDP(PlanningProblem):
         rng : int or numpy.random.Generator, optional
             Seed or generator for ``draws``.
         **keywords : dict
-            ``tol``, ``horizon``, ``terminal_value``, ``objective``, ``exclude``, ``baseline``, ``min_visits``, ``epsilon``,
-            ``initial_value``, ``threads``, ``client``, ``options``, ``method``, ``sweeps``, ``max_iterations`` and
-            ``device`` of ``prudent.solve``.
+            ``tol``, ``horizon``, ``terminal_value``, ``objective``, ``exclude``, ``baseline``, ``min_visits``,
+            ``epsilon``, ``initial_value``, ``threads``, ``client``, ``options``, ``method``, ``sweeps``,
+            ``max_iterations`` and ``device`` of ``prudent.solve``.
 
         Returns
         -------

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write, write_table
-from ..data.labels import is_numbered, label_array, plain_name
+from ..data.labels import is_numbered
 from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
@@ -26,6 +26,7 @@ from .acting import act, names_of
 from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
+from .solution_tables import dataset_of, record_of, table_of
 from .stay_close import Allowed
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Solution:
     Attributes
     ----------
     value : ndarray of shape (S,) or (T + 1, S)
-        Value of each state; its gain for an average reward. With an objective, ``value[t]`` is the entropic risk at parameter ``beta * discount**t`` of
-        what is still to come at time t.
+        Value of each state; its gain for an average reward. With an objective, ``value[t]`` is the entropic risk at
+        parameter ``beta * discount**t`` of what is still to come at time t.
     policy : ndarray of shape (S,), (S, A), (T, S) or (T, S, A)
         The best action of each state, by index; or the policy that was evaluated, also as probabilities.
     q_source : ndarray, DeferredQ or callable
@@ -404,8 +405,8 @@ class Solution:
 
             - ``time`` with a horizon;
             - ``state`` and ``action`` by name; if the policy has probabilities, the likeliest and its ``probability``;
-            - ``value`` as certified, and ``bias`` for an average reward. Under a Bayesian risk MDP the risk is taken anew at every step, so that this is
-              far below what the policy returns on average;
+            - ``value`` as certified, and ``bias`` for an average reward. Under a Bayesian risk MDP the risk is taken
+              anew at every step, so that this is far below what the policy returns on average;
             - ``posterior_mean_value``: what the policy returns in the model at the posterior mean;
             - ``runner_up``, ``gap``: the best other action, how much less it is worth one step ahead (``runners_up``);
             - ``evidence``: observations of the source behind the chosen action, beyond the prior. A posterior made
@@ -425,38 +426,7 @@ class Solution:
         >>> table[["state", "action", "runner_up", "evidence"]].values.tolist()
         [['low', 1, 0, 1.0], ['high', 0, 1, 1.0]]
         """
-        import pandas
-
-        chosen = self.chosen
-        columns: dict[str, Any] = {}
-        if self.horizon is not None:
-            columns["time"] = np.repeat(np.arange(self.horizon), len(self.states))
-        columns["state"] = np.tile(label_array(self.states, len(self.states)), self.horizon or 1)
-        columns["action"] = label_array([name for step in np.atleast_2d(chosen) for name in self._names_of(step)])
-        if self._is_random:
-            columns["probability"] = self.policy.max(axis=-1).ravel()
-        if self.horizon is not None:
-            columns["value"] = self.value[:-1].ravel()
-            return pandas.DataFrame(columns).infer_objects()
-        columns["value"] = self.value
-        if self.bias is not None:
-            columns["bias"] = self.bias
-        if at_mean is not None:
-            columns["posterior_mean_value"] = at_mean.value
-        second, gap = self.runners_up()
-        columns["runner_up"] = label_array(
-            [None if np.isnan(lead) else name for name, lead in zip(self._names_of(second), gap, strict=True)]
-        )
-        columns["gap"] = gap
-        evidence = None if self.problem is None else self.problem.evidence(chosen)
-        if evidence is not None:
-            columns["evidence"], columns["total_count"] = evidence
-        if neutral is not None:
-            columns["differs_from_neutral"] = self.differs_from(neutral)
-        table = pandas.DataFrame(columns).infer_objects()
-        if all(type(name) is int for name in self.actions) and not table["runner_up"].isna().all():
-            table["runner_up"] = table["runner_up"].astype("Int64")
-        return table
+        return table_of(self, neutral, at_mean)
 
     def differs_from(self, neutral: Solution) -> BoolArray:
         """Return where a risk-neutral solution has another action that is better on average.
@@ -484,22 +454,7 @@ class Solution:
             With a horizon, ``value`` (time, state) with times 0 to T, ``policy`` (step, state) with steps 0 to T - 1,
             and no ``q``.
         """
-        import xarray
-
-        actions = label_array(self.actions, len(self.actions))
-        axes = ("state",) if self.horizon is None else ("step", "state")
-        data: dict[str, Any] = {
-            "value": (axes if self.horizon is None else ("time", "state"), self.value),
-            "policy": ((*axes, "action"), self.policy) if self._is_random else (axes, actions[self.policy]),
-        }
-        coords: dict[str, Any] = {"state": label_array(self.states, len(self.states))}
-        if self.horizon is None:
-            data["q"] = (("state", "action"), self.q)
-        else:
-            coords |= {"time": np.arange(self.horizon + 1), "step": np.arange(self.horizon)}
-        if self.horizon is None or self._is_random:
-            coords["action"] = actions
-        return xarray.Dataset(data, coords=coords, attrs=self._certificate() | {"converged": int(self.converged)})
+        return dataset_of(self)
 
     def to_csv(self, path: PathLike, *, neutral: Solution | None = None, at_mean: Solution | None = None) -> None:
         """Write ``to_pandas`` as CSV, atomically and with numbers in full precision.
@@ -535,26 +490,7 @@ class Solution:
         >>> json.loads(text)["policy"]
         [{'state': 0, 'action': 'go', 'value': 4.0}]
         """
-        states = [plain_name(name) for name in self.states]
-        rows: list[dict[str, Any]] = []
-        for time, step in enumerate(np.atleast_2d(self.chosen)):
-            values = self.value if self.horizon is None else self.value[time]
-            for state, action, value in zip(states, self._names_of(step), values, strict=True):
-                row: dict[str, Any] = {} if self.horizon is None else {"time": time}
-                rows.append(row | {"state": state, "action": plain_name(action), "value": float(value)})
-        if self._is_random:
-            for row, chances in zip(rows, self.policy.reshape(-1, self.policy.shape[-1]).tolist(), strict=True):
-                row["probabilities"] = chances
-        record: dict[str, Any] = {
-            "actions": [plain_name(name) for name in self.actions],
-            "policy": rows,
-            "certificate": self._certificate(),
-        }
-        if self.problem is not None:
-            record["discount"] = self.problem.model.discount
-            if self.problem.risk_name is not None:
-                record["risk"] = self.problem.risk_name
-        text = json.dumps(record, allow_nan=False, ensure_ascii=False, indent=1)
+        text = json.dumps(record_of(self), allow_nan=False, ensure_ascii=False, indent=1)
         if path is not None:
             write(Path(path), text.encode())
         return text
@@ -644,15 +580,6 @@ class Solution:
             way_out = "use at(time), or a solution without one"
             message = f"{method} is not for a horizon, whose policy depends on time; {way_out}"
             raise ParameterError(message, code="time-axis", method=method)
-
-    def _certificate(self) -> dict[str, Any]:
-        fields = ("residual", "error_bound", "iterations", "converged", "message")
-        record: dict[str, Any] = {name: getattr(self, name) for name in fields}
-        if self.objective is not None:
-            record |= {"objective": repr(self.objective), "objective_value": self.objective_value, "beta": self.beta}
-        if self.bias is not None:
-            record["average_reward"] = 1
-        return record
 
     def __repr__(self) -> str:
         first = self.value if self.horizon is None else self.value[0]
