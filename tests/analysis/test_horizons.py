@@ -1,0 +1,91 @@
+"""Questions about policies with a horizon, with policies that depend on time, and at discount 1: by enumeration."""
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import prudent as pr
+from prudent.errors import ModelError, ParameterError
+
+S, A = 4, 2
+
+
+def random_model(rng, discount=0.95, ends=True):
+    """A direct model; the last state is terminal if it ``ends``, and every action may lead there."""
+    terminal = {S - 1: 2.0} if ends else None
+    return pr.UncertainMDP.direct(rng.normal(size=(S, A)), discount, terminal=terminal)
+
+
+def draws_of(rng, model, n=7):
+    return rng.dirichlet(np.full(model.n_outcomes, 0.7), (n, model.n_sources - 1 if model.terminal.any() else model.n_sources))
+
+
+def whole(model, theta):
+    return np.stack([model.with_end(one) for one in theta])
+
+
+@pytest.mark.parametrize("discount", [0.9, 1.0])
+def test_returns_with_a_horizon_are_those_of_every_drawn_model(rng, discount):
+    model = random_model(rng, discount)
+    theta = whole(model, draws_of(rng, model))
+    timed = rng.dirichlet(np.ones(A), (5, S))
+    plan = pr.BayesianRiskMDP(model, draws=theta, alpha=0.5).solve(horizon=5, terminal_value={0: 3.0})
+    policies = {"plan": plan, "random": timed, "always": [1] * S}
+    data = pr.posterior_returns(model, theta, policies, start=1, horizon=5, terminal_value={0: 3.0})
+    for i, one in enumerate(theta):
+        mdp = model.mdp(one)
+        for name, policy in policies.items():
+            exact = pr.evaluate(mdp, policy, horizon=5, terminal_value={0: 3.0}).value[0, 1]
+            assert float(data.returns.sel(policy=name)[i]) == pytest.approx(exact, abs=1e-12)
+        best = pr.solve(mdp, horizon=5, terminal_value={0: 3.0}).value[0, 1]
+        assert float(data.optimal[i]) == pytest.approx(best, abs=1e-12)
+    assert data.attrs["horizon"] == 5
+    assert data.attrs["error_bound"] < 1e-12
+    assert float(data.risk_value.sel(policy="plan")) == plan.value[0, 1]
+    own = pr.posterior_returns(model, theta, {"plan": plan}, start=1, terminal_value={0: 3.0}, regret=False)
+    np.testing.assert_allclose(own.returns[:, 0], data.returns.sel(policy="plan"), atol=1e-13)  # its own horizon
+
+
+def test_returns_at_discount_one_are_those_of_every_drawn_model(rng):
+    model = random_model(rng, 1.0)
+    theta = whole(model, draws_of(rng, model))
+    policies = {"a": [0] * S, "mixed": rng.dirichlet(np.ones(A), S)}
+    data = pr.posterior_returns(model, theta, policies, start=0)
+    for i, one in enumerate(theta):
+        mdp = model.mdp(one)
+        for name, policy in policies.items():
+            exact = pr.evaluate(mdp, policy)
+            off = abs(float(data.returns.sel(policy=name)[i]) - exact.value[0])
+            assert off <= data.attrs["error_bound"] + exact.error_bound
+        best = pr.solve(mdp)
+        assert abs(float(data.optimal[i]) - best.value[0]) <= data.attrs["error_bound"] + best.error_bound
+    assert data.attrs["error_bound"] < 1e-6 * abs(data.returns).max()
+
+
+def test_states_where_nothing_is_earned_any_more_are_an_end(rng):
+    support = np.ones((3, 2, 3), dtype=bool)
+    support[2, :, :2] = False  # state 2 is never left, and earns nothing
+    model = pr.UncertainMDP.direct([[1.0, 0.5], [2.0, -1.0], [0.0, 0.0]], 1.0, support=support)
+    counts = np.where(model.outcome_mask, 2.0, 0.0)
+    data = pr.posterior_returns(model, counts, [[0, 1, 0]], start=0, draws=50, rng=1)
+    profile = pr.risk_profile(model, counts, (0.0, 0.5), start=0, draws=50, rng=1)
+    assert np.isfinite(data.returns).all()
+    assert np.isfinite(profile.to_pandas()[["mean", "cvar"]].to_numpy()).all()
+
+
+def test_a_process_that_goes_on_is_refused(rng):
+    model = random_model(rng, 1.0, ends=False)
+    with refused(ModelError, "endless-process"):
+        pr.posterior_returns(model, model.prior(), [0] * S)
+    with refused(ParameterError, "missing-argument", argument="horizon"):
+        pr.posterior_returns(model, model.prior(), [0] * S, terminal_value=1.0)
+    with refused(ParameterError, "policy-too-short", argument="policy"):
+        pr.posterior_returns(model, model.prior(), np.full((2, S, A), 0.5), horizon=3)
+
+
+def test_unknown_rewards_add_up_over_the_steps():
+    """One state, one action: the return of T steps is T times the mean reward of the draw."""
+    reward = pr.NormalPosterior(arms=1, mean=1.0, sd=0.5, noise_sd=1.0) if False else None
+    model = pr.UncertainMDP.direct([[2.0]], 1.0)
+    data = pr.posterior_returns(model, np.ones((1, 1)), [0], horizon=6, draws=3, reward_posterior=reward)
+    np.testing.assert_allclose(data.returns, 12.0)
