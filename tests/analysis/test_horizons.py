@@ -17,7 +17,9 @@ def random_model(rng, discount=0.95, ends=True):
 
 
 def draws_of(rng, model, n=7):
-    return rng.dirichlet(np.full(model.n_outcomes, 0.7), (n, model.n_sources - 1 if model.terminal.any() else model.n_sources))
+    return rng.dirichlet(
+        np.full(model.n_outcomes, 0.7), (n, model.n_sources - 1 if model.terminal.any() else model.n_sources)
+    )
 
 
 def whole(model, theta):
@@ -89,3 +91,51 @@ def test_unknown_rewards_add_up_over_the_steps():
     model = pr.UncertainMDP.direct([[2.0]], 1.0)
     data = pr.posterior_returns(model, np.ones((1, 1)), [0], horizon=6, draws=3, reward_posterior=reward)
     np.testing.assert_allclose(data.returns, 12.0)
+
+
+@pytest.mark.parametrize(("discount", "horizon"), [(0.95, 6), (1.0, 6), (1.0, None)])
+def test_a_profile_compares_levels_and_today(rng, discount, horizon):
+    model = random_model(rng, discount)
+    posterior = pr.DirichletPosterior(model.with_end(rng.gamma(1.0, 4.0, ((S - 1) * A, S)) + 0.2))
+    today = rng.dirichlet(np.ones(A), S)
+    start = {0: 0.5, 1: 0.5}
+    profile = pr.risk_profile(
+        model, posterior, (0.0, 0.5, 0.9), start=start, draws=200, rng=1, horizon=horizon, baseline=today
+    )
+    first = model.start_distribution(start)
+    mean = pr.BayesianRiskMDP(model, posterior, 0.0).mean_mdp()
+    base = pr.evaluate(mean, today, horizon=horizon).value
+    for i, alpha in enumerate(profile.alphas):
+        solution = profile.solutions[alpha]
+        exact = pr.BayesianRiskMDP(model, posterior, alpha).solve(horizon=horizon)
+        np.testing.assert_allclose(solution.value, exact.value, atol=1e-8)
+        own = pr.evaluate(mean, solution, horizon=horizon).value
+        gain = first @ (own - base if horizon is None else own[0] - base[0])
+        # the contributions of all states add up to the difference at the posterior mean
+        assert profile.today.contributions[i].sum() == pytest.approx(gain, abs=1e-8)
+        assert 0.0 <= profile.time_differs[i] <= 1.0
+        assert profile.occupancy[i].sum() == pytest.approx(1.0)
+    assert len(profile.changes()) <= S - 1
+    assert {"time_differs", "difference"} <= set(profile.to_pandas())
+    profile.to_xarray(), profile.plot(), repr(profile)
+
+
+def test_visits_with_a_horizon_by_simulation(rng):
+    """Shares of time by simulated runs; a false alarm has probability below 1e-6 (5 standard errors of 8 shares)."""
+    model = random_model(rng, 1.0)
+    posterior = pr.DirichletPosterior(model.with_end(rng.gamma(1.0, 4.0, ((S - 1) * A, S)) + 0.2))
+    profile = pr.risk_profile(model, posterior, (0.5,), start=0, draws=20, rng=1, horizon=5)
+    mdp = pr.BayesianRiskMDP(model, posterior, 0.0).mean_mdp()
+    P, plan, runs = mdp.dense(), profile.solutions[0.5].policy, 20_000
+    at, visited = np.zeros(runs, dtype=int), np.zeros((runs, S + 1))
+    for time in range(5):
+        visited[np.arange(runs), at] += 1.0
+        live = at < S
+        rows = np.zeros((runs, S + 1))
+        rows[live, :S] = P[at[live], plan[time, at[live]]]
+        rows[:, S] = np.maximum(1.0 - rows[:, :S].sum(axis=1), 0.0)
+        at = (rows.cumsum(axis=1) < rng.random(runs)[:, None]).sum(axis=1).clip(max=S)
+    counts = visited[:, :S]
+    shares = counts.mean(axis=0) / counts.sum(axis=1).mean()
+    spread = 5.5 * (counts - counts.sum(axis=1, keepdims=True) * shares).std(axis=0) / np.sqrt(runs)
+    assert (abs(shares - profile.occupancy[0]) <= spread / counts.sum(axis=1).mean() + 1e-9).all()
