@@ -139,3 +139,60 @@ def test_visits_with_a_horizon_by_simulation(rng):
     shares = counts.mean(axis=0) / counts.sum(axis=1).mean()
     spread = 5.5 * (counts - counts.sum(axis=1, keepdims=True) * shares).std(axis=0) / np.sqrt(runs)
     assert (abs(shares - profile.occupancy[0]) <= spread / counts.sum(axis=1).mean() + 1e-9).all()
+
+
+def brute_value_of_data(model, counts, alpha, source, m, start, horizon):
+    """Gain and change of the value by all data sets of two outcomes, each solved with the public solver."""
+    first = model.start_distribution(start)
+    keys = {} if horizon is None else {"horizon": horizon}
+
+    def at_start(solution):
+        return float(first @ (solution.value if horizon is None else solution.value[0]))
+
+    def solved(psi):
+        return pr.BayesianRiskMDP(model, psi, alpha).solve(**keys)
+
+    now, gain, change = solved(counts), 0.0, 0.0
+    places = np.flatnonzero(counts[source])
+    a, b = counts[source, places]
+    for k in range(m + 1):
+        chance = np.exp([_log_choose(m, k) + _log_beta(a + k, b + m - k) - _log_beta(a, b)])[0]
+        psi = counts.copy()
+        psi[source, places] += [k, m - k]
+        then, mean = solved(psi), pr.BayesianRiskMDP(model, psi, 0.0).mean_mdp()
+        better, same = (at_start(pr.evaluate(mean, plan, **keys)) for plan in (then, now))
+        gain += chance * (better - same)
+        change += chance * (at_start(then) - at_start(now))
+    return gain, change
+
+
+def _log_choose(n, k):
+    from math import lgamma
+
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+
+
+def _log_beta(a, b):
+    from math import lgamma
+
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
+
+
+@pytest.mark.parametrize(("discount", "horizon"), [(0.9, 4), (1.0, 4), (1.0, None)])
+@pytest.mark.parametrize("alpha", [0.0, 0.7])
+def test_the_value_of_data_is_that_of_all_data_sets(rng, alpha, discount, horizon):
+    support = np.zeros((3, 2, 3), dtype=bool)
+    support[0, 0, [0, 2]] = support[0, 1, [1, 2]] = support[1, 0, [0, 2]] = support[1, 1, [1, 2]] = True
+    model = pr.UncertainMDP.direct(rng.normal(size=(3, 2)), discount, support=support, terminal={2: 1.0})
+    counts = model.with_end(np.where(model.outcome_mask, rng.uniform(1.0, 4.0, model.outcome_mask.shape), 0.0)[:4])
+    found = pr.value_of_data(model, counts, alpha, 3, start=0, horizon=horizon, threads=1)
+    table = found.to_pandas().set_index("source")
+    for source in range(4):
+        name = model.sources[source]
+        gain, change = brute_value_of_data(model, counts, alpha, source, 3, 0, horizon)
+        row = table.loc[[name]].iloc[0]
+        if row["method"] in ("exact", "sampled"):
+            assert row["gain"] == pytest.approx(gain, abs=2e-4 * max(1.0, abs(gain)) if horizon is None else 1e-7)
+            assert row["value_change"] == pytest.approx(change, abs=2e-3 if horizon is None else 1e-6)
+        else:
+            assert gain == pytest.approx(0.0, abs=1e-6)
