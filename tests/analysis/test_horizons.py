@@ -87,10 +87,12 @@ def test_a_process_that_goes_on_is_refused(rng):
 
 def test_unknown_rewards_add_up_over_the_steps():
     """One state, one action: the return of T steps is T times the mean reward of the draw."""
-    reward = pr.NormalPosterior(arms=1, mean=1.0, sd=0.5, noise_sd=1.0) if False else None
     model = pr.UncertainMDP.direct([[2.0]], 1.0)
-    data = pr.posterior_returns(model, np.ones((1, 1)), [0], horizon=6, draws=3, reward_posterior=reward)
-    np.testing.assert_allclose(data.returns, 12.0)
+    unknown = pr.NormalPosterior(1, mean=1.0, sd=0.5, noise_sd=1.0)
+    asked = {"draws": 40, "rng": 3, "reward_posterior": unknown, "regret": False}
+    one, six = (pr.posterior_returns(model, np.ones((1, 1)), [0], horizon=t, **asked).returns for t in (1, 6))
+    np.testing.assert_allclose(six, 6.0 * one, rtol=1e-12)
+    assert float(one.std()) > 0.1
 
 
 @pytest.mark.parametrize(("discount", "horizon"), [(0.95, 6), (1.0, 6), (1.0, None)])

@@ -127,7 +127,7 @@ def test_an_objective_is_in_every_record(kind):
 def test_an_explanation_or_a_clear_refusal(kind):
     solution = SOLUTIONS[kind]()
     state = 0 if solution.states is None else solution.states[0]
-    if solution.horizon is not None:
+    if solution.horizon is not None and solution.objective is not None:
         with refused(pr.errors.ParameterError, "time-axis", method="explain"):
             solution.explain(state)
     elif solution.problem is None:
@@ -139,6 +139,18 @@ def test_an_explanation_or_a_clear_refusal(kind):
         assert why.actions[0].action == why.action
         assert len(why.to_pandas()) == len(solution.actions)
         assert str(why).startswith("In ")
+        if solution.horizon is not None:
+            last = solution.explain(state, time=solution.horizon - 1)
+            q = solution.q[-1, 0]
+            assert [view.value for view in last.actions] == pytest.approx(
+                [q.max(), q.min()]
+                if solution.policy.ndim == 2
+                else sorted(q, key=lambda x: x != q[solution.chosen[-1, 0]]),
+                abs=1e-9,
+            )
+        else:
+            with refused(pr.errors.ParameterError, "no-time-axis", argument="time"):
+                solution.explain(state, time=0)
         why.plot().savefig(io.BytesIO())
 
 

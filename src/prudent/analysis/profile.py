@@ -51,7 +51,7 @@ from ..types import ArrayLike, BoolArray, FloatArray, PairsLike, PolicyLike, Rng
 from .posterior_returns import TODAY, posterior_returns
 from .reading import Belief, problem_of, read_belief
 from .return_distribution import QUANTILES, TAIL_ALPHA, cvar_terms
-from .today import SAME, Today, contributions
+from .today import SAME, Today, contributions, mean_policy
 
 if TYPE_CHECKING:
     import pandas
@@ -82,6 +82,8 @@ class RiskProfile:
         Share of the discounted time that each policy spends in each state, in the model at the posterior mean.
     time_differs : ndarray [L]
         Share of that time in which the policy differs from the neutral one.
+    visits : tuple of ndarray [S] or [T, S]
+        Discounted numbers of visits of each level to the states, at each time of a horizon.
     recommended : float
         The lowest level that protects as well as every higher one; with honest values, that which they recommend.
     worse : tuple of pairs
@@ -105,6 +107,7 @@ class RiskProfile:
     recommended: float
     worse: tuple[tuple[float, float], ...]
     time_differs: FloatArray
+    visits: tuple[FloatArray, ...]
     today: Today | None = None
     honest: HonestValues | None = None
 
@@ -212,7 +215,7 @@ class RiskProfile:
         i, solution = self.alphas.index(level), self.solutions[level]
         weights = _weights(solution)
         if weights.ndim == 3:
-            weights = self.today.mean_policy(i, weights)
+            weights = mean_policy(self.visits[i], weights)
         return self.today.changes(i, weights, solution.states, solution.actions, self.occupancy[i])
 
     def to_xarray(self) -> xarray.Dataset:
@@ -474,7 +477,7 @@ def risk_profile(
         parts = np.stack(
             [contributions(known, policy, done, visited, final) for policy, visited in zip(weights, spent, strict=True)]
         )
-        today = Today(done, compared, parts, parts.sum(axis=1), tuple(spent))
+        today = Today(done, compared, parts, parts.sum(axis=1))
     other = _weights(neutral)
     where = [abs(policy - other).max(axis=-1) > SAME for policy in weights]
     share = np.array(
@@ -483,7 +486,7 @@ def risk_profile(
     differs = np.stack([there.reshape(-1, model.n_states).any(axis=0) for there in where])
     shares = np.stack([visited.reshape(-1, model.n_states).sum(axis=0) / visited.sum() for visited in spent])
     return RiskProfile(
-        tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, share, today, honest
+        tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, share, tuple(spent), today, honest
     )
 
 

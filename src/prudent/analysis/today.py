@@ -45,34 +45,12 @@ class Today:
         at the posterior mean; see the module.
     differences : ndarray [L]
         That difference: the sum of the contributions.
-    visits : tuple of ndarray [S] or [T, S]
-        Discounted numbers of visits of each level, at each time of a horizon.
     """
 
     policy: FloatArray
     returns: xarray.Dataset
     contributions: FloatArray
     differences: FloatArray
-    visits: tuple[FloatArray, ...] = ()
-
-    def mean_policy(self, level: int, policy: FloatArray) -> FloatArray:
-        """Return what a policy with a horizon does in each state, averaged over its visits.
-
-        Parameters
-        ----------
-        level : int
-            Index of the risk level.
-        policy : ndarray [T, S, A]
-            Its probabilities of actions.
-
-        Returns
-        -------
-        ndarray [S, A]
-            Probabilities; those of time 0 where a state is never visited.
-        """
-        share = self.visits[level] / np.maximum(self.visits[level].sum(axis=0), 1e-300)
-        mean = np.einsum("ts,tsa->sa", share, policy)
-        return np.where(mean.sum(axis=1, keepdims=True) > 0.5, mean, policy[0])
 
     def row(self, name: str) -> float:
         """Return a number of today's policy.
@@ -127,6 +105,13 @@ class Today:
             "contribution": gain[order],
         }
         return pandas.DataFrame(rows)
+
+
+def mean_policy(visits: FloatArray, policy: FloatArray) -> FloatArray:
+    """Return what a policy [T, S, A] does in each state [S, A], averaged over its visits [T, S]; else at time 0."""
+    share = visits / np.maximum(visits.sum(axis=0), 1e-300)
+    mean = np.einsum("ts,tsa->sa", share, policy)
+    return np.where(mean.sum(axis=1, keepdims=True) > 0.5, mean, policy[0])
 
 
 def contributions(

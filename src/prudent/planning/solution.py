@@ -293,8 +293,8 @@ class Solution:
         return RunnersUp(second, np.where(np.isfinite(best), worth - best, np.nan))
 
     def _stored_q(self) -> Any:
-        """Return Q if it is known, and otherwise the inputs from which it is computed."""
-        return self.__dict__.get("q", self.q_source)
+        """Return Q if it is known, and otherwise (and with a horizon) the inputs from which it is computed."""
+        return self.q_source if callable(self.q_source) else self.__dict__.get("q", self.q_source)
 
     def _q_of_all_actions(self) -> FloatArray:
         """Return Q with all admissible actions, also where a given policy was evaluated."""
@@ -528,13 +528,15 @@ class Solution:
         quantity = "value" if self.bias is None else "bias"
         return policy.draw(self._ahead, actions, gap, state_names, action_names, self.policy_names, quantity)
 
-    def explain(self, state: Hashable) -> Explanation:
+    def explain(self, state: Hashable, time: int | None = None) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
 
         Parameters
         ----------
         state : hashable
             Name of the state.
+        time : int, optional
+            Time step of a policy with a horizon, by default 0.
 
         Returns
         -------
@@ -544,22 +546,29 @@ class Solution:
         Raises
         ------
         ParameterError
-            If the state is unknown or terminal, or the solution has a time axis or no problem.
+            If the state is unknown or terminal, or the solution has no problem, or a time axis and an objective.
         """
-        self._require_no_time("explain")
-        problem = self._problem
+        if self.objective is not None:
+            self._require_no_time("explain")
+        if self.horizon is None and time is not None:
+            message = "time is only for solutions with a horizon; this one is the same at all times"
+            raise ParameterError(message, code="no-time-axis", argument="time", value=time)
+        problem, ahead, policy = self._problem, self._ahead, self.policy
+        if self.horizon is not None:
+            step = 0 if time is None else whole_number(time, "time", 0, self.horizon - 1)
+            ahead, policy = self.value[step + 1], np.asarray(self.policy[step])
         s = problem.model.state_index(state)
         if self.terminal[s]:
             message = f"{problem.model.state_labels.show(s)} is terminal: there is nothing to choose"
             raise ParameterError(message, code="terminal-state", argument="state", value=state, state=state)
-        chosen = int(self.chosen[s])
-        probability = float(self.policy[s, chosen]) if self._is_random else 1.0
-        stored = self._stored_q()
+        chosen = int(policy[s].argmax() if self._is_random else policy[s])
+        probability = float(policy[s, chosen]) if self._is_random else 1.0
+        stored = self._stored_q() if self.horizon is None else None
         q = stored[s] if isinstance(stored, np.ndarray) and not np.isnan(stored[s]).any() else None
         kept = None
         if self.allowed is not None:
-            kept = {self.actions[a]: float(self.policy[s, a]) for a in np.flatnonzero(self.policy[s]) if a != chosen}
-        return replace(problem.explain_state(self._ahead, s, chosen, q), probability=probability, kept=kept)
+            kept = {self.actions[a]: float(policy[s, a]) for a in np.flatnonzero(policy[s]) if a != chosen}
+        return replace(problem.explain_state(ahead, s, chosen, q), probability=probability, kept=kept)
 
     # -- parts ---------------------------------------------------------------------------------------------
 
