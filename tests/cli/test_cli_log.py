@@ -394,3 +394,31 @@ def test_wrong_options_of_features_are_named(call, log):
         code, _, err = call("solve", log, *TERMINAL, *options)
         assert code == 2
         assert word in err
+
+
+@pytest.mark.parametrize("discount", ["0.95", "1"])
+def test_a_plan_for_three_steps(call, log, tmp_path, discount):
+    given = ("--horizon", 3, "--terminal-value", "ill=0.5", "--discount", discount, *TERMINAL, "--draws", 50)
+    code, out, _ = call("solve", log, *given, "--out", tmp_path / "plan")
+    assert code == 0
+    assert "at the first of 3 steps" in out
+    table = pandas.read_csv(tmp_path / "plan" / "policy.csv")
+    assert sorted(table["time"].unique()) == [0, 1, 2]
+    model, posterior = pr.from_log(log, float(discount), terminal=["well", "dead"])
+    problem = pr.BayesianRiskMDP(model, posterior, 0.9)
+    plan = problem.solve(horizon=3, terminal_value={"ill": 0.5})
+    rows = table[table["alpha"] == 0.9].sort_values(["time"], kind="stable")
+    np.testing.assert_allclose(rows["value"].to_numpy().reshape(3, -1), plan.value[:3], atol=1e-8)
+    record = json.loads((tmp_path / "plan" / "policy.json").read_text())
+    assert record["horizon"] == 3
+    code, _, err = call("solve", log, *given[:2], "--terminal-value", "ill", *TERMINAL, "--discount", discount)
+    assert (code, "--terminal-value" in err) == (2, True)
+
+
+def test_a_process_that_ends_needs_no_discount(call, log, tmp_path):
+    code, _, _ = call("solve", log, "--discount", 1, *TERMINAL, "--draws", 50, "--out", tmp_path / "whole")
+    assert code == 0
+    table = pandas.read_csv(tmp_path / "whole" / "policy.csv")
+    model, posterior = pr.from_log(log, 1.0, terminal=["well", "dead"])
+    exact = pr.BayesianRiskMDP(model, posterior, 0.5).solve()
+    np.testing.assert_allclose(table[table["alpha"] == 0.5]["value"], exact.value, atol=1e-8)

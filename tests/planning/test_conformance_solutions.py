@@ -33,6 +33,7 @@ def known():
 
 
 HALF = np.full((3, 2), 0.5)
+SPLIT = pr.MDP(np.eye(3)[[0, 1, 1]][:, None], [1, 2, 3], 0.9)
 SOLUTIONS = {
     "known": lambda: pr.solve(known()),
     "known, unnamed": lambda: pr.solve(pr.MDP(known().transition, known().reward, 0.9)),
@@ -55,6 +56,12 @@ SOLUTIONS = {
         uncertain(), draws=np.random.default_rng(2).dirichlet(np.ones(3), (20, 6)), alpha=0.5
     ).solve(),
     "undiscounted": lambda: pr.solve(pr.MDP([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0]] * 2], [[1, 2], [0, 0]], 1.0)),
+    "average": lambda: pr.solve(known(), objective="average"),
+    "average, random policy": lambda: pr.evaluate(known(), HALF, objective="average"),
+    "average, careful": lambda: problem().solve(objective="average"),
+    "average, several gains": lambda: pr.solve(
+        pr.MDP(np.eye(3)[[0, 1, 1]][:, None], [1, 2, 3], 0.9), objective="average"
+    ),
     "at one time": lambda: pr.solve(known(), horizon=4).at(1),
 }
 every_solution = pytest.mark.parametrize("kind", SOLUTIONS)
@@ -120,7 +127,7 @@ def test_an_objective_is_in_every_record(kind):
 def test_an_explanation_or_a_clear_refusal(kind):
     solution = SOLUTIONS[kind]()
     state = 0 if solution.states is None else solution.states[0]
-    if solution.horizon is not None:
+    if solution.horizon is not None and solution.objective is not None:
         with refused(pr.errors.ParameterError, "time-axis", method="explain"):
             solution.explain(state)
     elif solution.problem is None:
@@ -130,8 +137,20 @@ def test_an_explanation_or_a_clear_refusal(kind):
         why = solution.explain(state)
         assert why.state == state
         assert why.actions[0].action == why.action
-        assert len(why.to_pandas()) == 2
+        assert len(why.to_pandas()) == len(solution.actions)
         assert str(why).startswith("In ")
+        if solution.horizon is not None:
+            last = solution.explain(state, time=solution.horizon - 1)
+            q = solution.q[-1, 0]
+            assert [view.value for view in last.actions] == pytest.approx(
+                [q.max(), q.min()]
+                if solution.policy.ndim == 2
+                else sorted(q, key=lambda x: x != q[solution.chosen[-1, 0]]),
+                abs=1e-9,
+            )
+        else:
+            with refused(pr.errors.ParameterError, "no-time-axis", argument="time"):
+                solution.explain(state, time=0)
         why.plot().savefig(io.BytesIO())
 
 

@@ -143,6 +143,23 @@ def test_sampled_risk(seed, rewards):
 
 
 @pytest.mark.gpu
+def test_an_average_reward():
+    rng = np.random.default_rng(4)
+    n_states = 4 if SIMULATED else 3_000
+    model, posterior = model_of(rng, n_states, 2, 3)
+    mdp = model.mdp(posterior.mean())
+    tol = 1e-3 if SIMULATED else 1e-9
+    for solve in (
+        partial(pr.solve, mdp),
+        pr.BayesianRiskMDP(model, posterior, 0.5).solve,
+        partial(pr.evaluate, mdp, np.zeros(n_states, int)),
+    ):
+        here, there = (solve(objective="average", device=device, tol=tol) for device in ("cpu", "gpu"))
+        assert there.converged
+        assert abs(here.value - there.value).max() <= here.error_bound + there.error_bound
+
+
+@pytest.mark.gpu
 def test_what_a_gpu_does_not_do_is_said():
     mdp = pr.MDP([[[1.0], [1.0]]], [[1.0, 2.0]], 0.5)
     with refused(ParameterError, "gpu-stochastic-policy", argument="policy"):

@@ -126,6 +126,9 @@ class Vector:
     def __sub__(self, other: Vector) -> Vector:
         return self._with(-1.0, other, 0.0)
 
+    def __mul__(self, factor: float) -> Vector:
+        return self._with(factor - 1.0, self, 0.0)
+
     def copy(self) -> Vector:
         """Return a copy."""
         return self._with(0.0, None, 0.0)

@@ -243,7 +243,8 @@ def compare(
     gap = new["returns"].values[:, 0] - promise["returns"].values[:, 0]
     less = float(np.mean(gap < 0.0) + 0.5 * np.mean(gap == 0.0))
     weights = np.stack([carried, model.policy_matrix(best.policy)])
-    visited = mean_visits(model, read_belief(model, posterior), weights, first)
+    belief, known = read_belief(model, posterior), again.mean_mdp()
+    visited = np.stack([mean_visits(model, belief, policy, first, known) for policy in weights])
     return DecisionComparison(
         old=saved,
         pairs=pairs,

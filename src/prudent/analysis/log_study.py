@@ -22,12 +22,13 @@ from .._support.output import write
 from ..data.labels import label_array, plain_name
 from ..display.figures.base import Figure
 from ..display.pages.log_study import render
+from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
-from ..types import PairsLike, PathLike, PolicyLike, RngLike, StartLike
+from ..types import PairsLike, PathLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .check import CheckReport
 from .profile import RiskProfile, risk_profile
 from .return_distribution import returns_figure
@@ -74,6 +75,11 @@ class LogStudy:
     warnings: tuple[str, ...]
     check: CheckReport | None = None
 
+    @property
+    def horizon(self) -> int | None:
+        """Number of steps of the policies; None if they do not depend on time."""
+        return self.profile.neutral.horizon
+
     @cached_property
     def _policies(self) -> pandas.DataFrame:
         import pandas
@@ -82,17 +88,36 @@ class LogStudy:
         mean = BayesianRiskMDP(self.model, self.posterior, 0.0).mean_mdp()
         for alpha, share in zip(self.profile.alphas, self.profile.occupancy, strict=True):
             solution = self.profile.solutions[alpha]
+            if self.horizon is not None:
+                parts += self._plan(mean, alpha)
+                continue
             at_mean = evaluate(mean, solution.policy, initial_value=solution.value)
             table = solution.to_pandas(neutral=self.profile.neutral, at_mean=at_mean)
             table.insert(3, "alpha", alpha)
             table["time_share"] = share
-            self._add_today(table, alpha)
+            self._add_today(table, alpha, solution)
             parts.append(table)
         return pandas.concat(parts, ignore_index=True)
 
-    def _add_today(self, table: pandas.DataFrame, alpha: float) -> None:
+    def _plan(self, mean: MDP, alpha: float) -> list[pandas.DataFrame]:
+        """Return a table for each time of the plan of one level."""
+        solution, profile = self.profile.solutions[alpha], self.profile
+        at_mean = evaluate(mean, solution, horizon=self.horizon, terminal_value=solution.value[-1])
+        spent = profile.visits[profile.alphas.index(alpha)]
+        tables = []
+        for time in range(solution.policy.shape[0]):
+            now = replace(solution.at(time), problem=solution.problem)
+            table = now.to_pandas(neutral=profile.neutral.at(time), at_mean=at_mean.at(time))
+            table.insert(0, "time", time)
+            table.insert(4, "alpha", alpha)
+            table["time_share"] = spent[time] / spent.sum()
+            self._add_today(table, alpha, now)
+            tables.append(table)
+        return tables
+
+    def _add_today(self, table: pandas.DataFrame, alpha: float, solution: Solution) -> None:
         """Add what is done today to the rows of one level."""
-        today, solution = self.profile.today, self.profile.solutions[alpha]
+        today = self.profile.today
         if today is None:
             return
         usual = today.policy.argmax(axis=1)
@@ -109,7 +134,8 @@ class LogStudy:
         DataFrame
             The columns of ``Solution.to_pandas``, alpha, and time_share, the share of time spent in the state. With a
             baseline also today, its likeliest action, today_share, how often it takes the action of the row, and
-            contribution, what the state adds to the difference of the mean returns (``RiskProfile.changes``).
+            contribution, what the state adds to the difference of the mean returns (``RiskProfile.changes``). With a
+            horizon there is a row for each time as well, with the column time.
         """
         return self._policies.copy()
 
@@ -136,7 +162,8 @@ class LogStudy:
             "prudent": metadata.version("prudent"),
             "numpy": np.__version__,
             "rows": {"read": summary.rows, "used": summary.used, "dropped": dict(summary.dropped)},
-            "summary": [list(line) for line in summary.lines()],
+            "summary": [list(line) for line in (*summary.lines(), *self._horizon_lines())],
+            "horizon": self.horizon,
             "discount": self.model.discount,
             "start": profile.returns.attrs["start"],
             "draws": profile.returns.attrs["draws"],
@@ -149,6 +176,24 @@ class LogStudy:
             "next_data": self.next_data.record(),
             "check": None if self.check is None else self.check.to_dict(),
         } | self._states()
+
+    def first_step(self) -> pandas.DataFrame:
+        """Return the rows of ``to_pandas`` at the first time: all of them without a horizon.
+
+        Returns
+        -------
+        DataFrame
+            A row for each state and level.
+        """
+        table = self.to_pandas()
+        if self.horizon is None:
+            return table
+        return table[table["time"] == 0].drop(columns="time").reset_index(drop=True)
+
+    def _horizon_lines(self) -> list[tuple[str, str]]:
+        if self.horizon is None:
+            return []
+        return [("horizon", f"{self.horizon:,} steps; tables of actions are those of the first step")]
 
     def _states(self) -> dict[str, Any]:
         """Return the state map and how it was chosen, for a log of features."""
@@ -219,7 +264,7 @@ class LogStudy:
         Path
             The file.
         """
-        page = render(self.record(name), self._policies, self.figures(), settings or {})
+        page = render(self.record(name), self.first_step(), self.figures(), settings or {})
         write(Path(path), page.encode())
         return Path(path)
 
@@ -233,6 +278,8 @@ def study_log(
     alphas: Sequence[float] = (0.0, 0.5, 0.9),
     *,
     start: StartLike = None,
+    horizon: int | None = None,
+    terminal_value: TerminalValueLike = None,
     draws: int = DEFAULT_DRAWS,
     observations: int = 10,
     check: CheckReport | None = None,
@@ -256,6 +303,10 @@ def study_log(
         Risk levels in (-1, 1).
     start : state, dict or array_like [S], optional
         Where the process begins, as for ``posterior_returns``.
+    horizon : int, optional
+        Number of steps, as for ``prudent.solve``.
+    terminal_value : array_like of shape (S,), float or mapping, optional
+        What states are worth after the horizon.
     draws : int, default=2000
         Number of posterior draws for the returns.
     observations : int, default=10
@@ -295,7 +346,8 @@ def study_log(
         warnings.simplefilter("always")
         honest = None if check is None or check.honest.by_rows else check.honest
         close: dict[str, Any] = {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
-        close |= {"exclude": exclude, "honest": honest}
+        timed: dict[str, Any] = {"horizon": horizon, "terminal_value": terminal_value}
+        close |= {"exclude": exclude, "honest": honest, **timed}
         profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, **close)
         choice = model.summary.state_choice
         if choice is not None and choice.alpha in profile.alphas:  # by held-out episodes
@@ -309,6 +361,7 @@ def study_log(
             observations,
             start=start,
             solution=found if found.allowed is None else None,
+            **timed,
             exclude=exclude,
             exclude_data=exclude_data,
             rng=rng,
@@ -326,6 +379,8 @@ def next_data(
     *,
     start: StartLike = None,
     solution: Solution | None = None,
+    horizon: int | None = None,
+    terminal_value: TerminalValueLike = None,
     exclude: PairsLike = None,
     exclude_data: PairsLike = None,
     rng: RngLike = 1,
@@ -335,7 +390,7 @@ def next_data(
 
     Parameters
     ----------
-    model, posterior, alpha, observations, start, solution, exclude, exclude_data, rng, threads
+    model, posterior, alpha, observations, start, solution, horizon, terminal_value, exclude, exclude_data, rng, threads
         As for ``value_of_data``.
 
     Returns
@@ -346,7 +401,7 @@ def next_data(
     many: dict[str, Any] = {}
     if model.n_sources > MANY_SOURCES:
         many = {"limit": EVALUATED_SOURCES, "replications": FEWER_REPLICATIONS}
-    many |= {"exclude": exclude, "exclude_data": exclude_data}
+    many |= {"exclude": exclude, "exclude_data": exclude_data, "horizon": horizon, "terminal_value": terminal_value}
     return value_of_data(
         model, posterior, alpha, observations, start=start, solution=solution, rng=rng, threads=threads, **many
     )

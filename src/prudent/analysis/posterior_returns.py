@@ -27,14 +27,17 @@ from .._support.intervals import Estimate, estimate_mean
 from .._support.streams import replication_streams
 from ..data.columns import as_column
 from ..errors import ConvergenceWarning, ModelError, ParameterError
+from ..models.entries import END, Outcomes
 from ..models.uncertain import UncertainMDP
-from ..planning.model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns
+from ..planning.horizon import steps_worth
+from ..planning.model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns, plan_returns
 from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.stay_close import read_baseline
+from ..planning.undiscounted import find_over
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
-from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
-from .reading import Belief, NamedPolicy, over_units, problem_of, read_belief, read_policies, start_in_words
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike, TerminalValueLike
+from .reading import Belief, NamedPolicy, horizon_of, over_units, problem_of, read_belief, read_policies, start_in_words
 from .return_distribution import QUANTILES, TAIL_ALPHA, ReturnDistribution, read_quantiles
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ def posterior_returns(
     draws: int | None = None,
     rng: RngLike = None,
     *,
+    horizon: int | None = None,
+    terminal_value: TerminalValueLike = None,
     quantiles: Sequence[float] = QUANTILES,
     tail_alpha: float = TAIL_ALPHA,
     regret: bool = True,
@@ -70,7 +75,8 @@ def posterior_returns(
     Parameters
     ----------
     model : UncertainMDP
-        The known part of the model, with a discount below 1.
+        The known part of the model. With discount 1 and no horizon the process must end under every policy (with
+        `regret`, whatever is done).
     posterior : DirichletPosterior or array_like
         The posterior, its counts [B, K], or draws of the probabilities [N, B, K] (an array, an xarray or an ArviZ
         object), as for ``BayesianRiskMDP``.
@@ -85,6 +91,11 @@ def posterior_returns(
     rng : int or Generator, optional
         Source of randomness. The first draws of a seed stay the same if more are asked for and do not depend on
         `threads`; with `regret` they do not depend on `policies` either.
+    horizon : int, optional
+        Number of steps, after which the return ends; policies may then depend on time. By default that of a policy
+        that depends on time, such as a ``Solution`` with a horizon; otherwise the process goes on.
+    terminal_value : array_like of shape (S,), float or mapping, optional
+        What states are worth after the horizon, as for ``prudent.solve``.
 
     Returns
     -------
@@ -125,7 +136,7 @@ def posterior_returns(
     Raises
     ------
     ModelError
-        If `model` is not an UncertainMDP with a discount below 1.
+        If `model` is no UncertainMDP, or a process at discount 1 may go on for ever.
     ParameterError
         If a policy or the start does not fit the model, or `draws` or `rng` is given with a posterior of draws.
 
@@ -153,13 +164,17 @@ def posterior_returns(
     """
     belief = read_belief(model, posterior, reward_posterior)
     unknown = unknown_rewards(model, reward_posterior)
-    named = read_policies(model, policies)
+    steps = horizon_of(horizon, policies, model)
+    if steps is None and terminal_value is not None:
+        message = "terminal_value says what states are worth after a horizon; give horizon as well"
+        raise ParameterError(message, code="missing-argument", argument="horizon")
+    named = read_policies(model, policies, steps)
     if baseline is not None:
         if TODAY in [policy.name for policy in named]:
             message = f"policies has the name {TODAY!r}, which is that of baseline; give another name"
             raise ParameterError(message, code="duplicate-name", argument="policies", value=TODAY)
         today = read_baseline(baseline, problem_of(model, posterior, 0.0, reward_posterior))
-        named.append(NamedPolicy(TODAY, today, None))
+        named.append(NamedPolicy(TODAY, today if steps is None else today[np.newaxis], None))
     first = model.start_distribution(start)
     probabilities = sorted(set(read_quantiles(quantiles)))
     alpha = risk_level(tail_alpha, "tail_alpha")
@@ -172,7 +187,8 @@ def posterior_returns(
                 message = f"{name} cannot be set: the posterior is given by its {count} draws"
                 raise ParameterError(message, code="conflicting-arguments", argument=name, value=value)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
-    problem = _Problem(model, belief, named, first, regret, unknown)
+    final = None if steps is None else model.final_values(terminal_value)
+    problem = _Problem(model, belief, named, first, regret, unknown, steps, final)
     drawn = problem.run(count, int(generator(rng).integers(2**63)), workers)
     return _dataset(problem, drawn, probabilities, alpha, baseline is not None)
 
@@ -191,7 +207,9 @@ class _Question(NamedTuple):
     rows: Rows
     states: IntArray  # [R]
     start: FloatArray  # [R]
-    weights: FloatArray | None  # [R, A] of the policy; None for the best policy
+    weights: FloatArray | None  # [R, A] of the policy; None for the best policy, and with a horizon
+    clock: FloatArray | None = None  # [E] factor of theta in the time of a step, at discount 1
+    plan: FloatArray | None = None  # [T, R, A] of a policy with a horizon, or empty
 
 
 class _Problem:
@@ -205,27 +223,30 @@ class _Problem:
         start: FloatArray,
         regret: bool,
         reward_posterior: NormalPosterior | BetaPosterior | None,
+        horizon: int | None = None,
+        final: FloatArray | None = None,
     ) -> None:
         self.model, self.named, self.start, self.reward_posterior = model, named, start, reward_posterior
+        self.horizon, self.final = horizon, final
         possible = belief.mean > 0.0
-        layout = Layout.of(model, possible)
-        self.max_reward = float(np.abs(layout.reward).max())
+        self.layout = Layout.of(model, possible)
+        self.max_reward = float(np.abs(self.layout.reward).max())
         questions: dict[bytes, int] = {}
         self.questions: list[_Question] = []
         self.column: list[int] = []  # the question of each policy; policies may share one
         for policy in named:
-            states = layout.reached(start, policy.weights)
-            rows = layout.chain(states, policy.weights)
-            weights = policy.weights[states]
+            question = self._plan(policy.weights) if horizon is not None else self._chain(policy.weights)
             # with drawn rewards, chains that are otherwise the same may differ
-            parts = (states, *rows) if reward_posterior is None else (states, *rows, weights)
-            key = b"|".join(part.tobytes() for part in parts)
+            parts = [question.states, *question.rows]
+            if horizon is not None or reward_posterior is not None:
+                parts.append(question.weights if question.plan is None else question.plan)
+            key = b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
             self.column.append(questions.setdefault(key, len(questions)))
             if len(questions) > len(self.questions):
-                self.questions.append(_Question(rows, states, start[states], weights))
+                self.questions.append(question)
         if regret:
-            states = layout.reached(start, (model.source >= 0).astype(np.float64))
-            self.questions.append(_Question(layout.pairs(states), states, start[states], None))
+            every = (model.source >= 0).astype(np.float64)
+            self.questions.append(self._plan(None) if horizon is not None else self._chain(every, best=True))
         self.regret = regret
         groups = {
             column: [p.name for p, c in zip(named, self.column, strict=True) if c == column] for column in self.column
@@ -234,6 +255,40 @@ class _Problem:
         self._lay_out_draws(belief, possible)
         quiet = model.terminal | model.absorbing
         self._quiet = model.terminal if quiet.all() else quiet  # states that earn no drawn rewards
+
+    def _chain(self, weights: FloatArray, best: bool = False) -> _Question:
+        """Return the question of a policy with weights [S, A], or of the best one among those that have weight."""
+        layout, clock = self.layout, None
+        if self.model.discount == 1.0:
+            over = self._over(None if best else weights)[layout.pair // layout.n_actions]
+            layout = layout._replace(target=np.where(over, -1, layout.target))
+            clock = layout._replace(reward=np.where(over, 0.0, 1.0))
+        states = layout.reached(self.start, weights)
+        parts = [
+            None if one is None else (one.pairs(states) if best else one.chain(states, weights))
+            for one in (layout, clock)
+        ]
+        assert parts[0] is not None
+        times = None if parts[1] is None else parts[1].earning
+        return _Question(parts[0], states, self.start[states], None if best else weights[states], times)
+
+    def _plan(self, plan: FloatArray | None) -> _Question:
+        """Return the question of a policy [T, S, A] with a horizon; None for the best one."""
+        used = (self.model.source >= 0).astype(np.float64) if plan is None else plan.max(axis=0)
+        states = self.layout.reached(self.start, used)
+        steps = np.empty((0, 0, 0)) if plan is None else np.ascontiguousarray(plan[:, states])
+        return _Question(self.layout.pairs(states, used), states, self.start[states], None, None, steps)
+
+    def _over(self, weights: FloatArray | None) -> BoolArray:
+        """Return where the process is over [S] at discount 1; it must end."""
+        pair, target = self.layout.pair, np.where(self.layout.target < 0, END, self.layout.target).astype(np.int32)
+        sizes = np.bincount(pair, minlength=self.model.source.size)
+        first = np.concatenate(([0], np.cumsum(sizes)))
+        earned = self.layout.reward + (
+            0.0 if self.reward_posterior is None else ~self.model.absorbing[pair // self.layout.n_actions]
+        )
+        outcomes = Outcomes(first, target, earned, np.ones(pair.size))
+        return find_over(self.model, outcomes, weights)
 
     def _lay_out_draws(self, belief: Belief, possible: BoolArray) -> None:
         """Keep the sources that some question uses; renumber their outcomes."""
@@ -283,10 +338,16 @@ class _Problem:
         """Return the returns under ``count`` draws."""
         results = np.empty((len(self.questions), count))
         mean, rewards = self.mean[np.newaxis], self._reward_draws(1, None)
-        solvers = [
-            _Solver(question, self.model.discount, self.max_reward, mean, self._extra(question, rewards))
-            for question in self.questions
-        ]
+        solvers: list[Any] = []
+        for question in self.questions:
+            if question.plan is None:
+                extra = self._extra(question, rewards)
+                solvers.append(_Solver(question, self.model.discount, self.max_reward, mean, extra))
+            else:
+                assert self.horizon is not None
+                assert self.final is not None
+                final = self.final[question.states]
+                solvers.append(_Induction(question, self.model.discount, self.max_reward, self.horizon, final))
 
         def work(unit: int) -> int:
             begin, stop = unit * self.unit, min(count, (unit + 1) * self.unit)
@@ -317,7 +378,11 @@ class _Solver:
         rows, n_states = question.rows, question.states.size
         self.longest = int(np.diff(rows.indptr).max(initial=0))
         self.max_reward = max_reward  # reward
-        digits = RELATIVE_ERROR * (1.0 - discount)
+        self.clock = None if question.clock is None else rows._replace(earning=question.clock)
+        self.start = question.start
+        self.longest_time = 0.0
+        gap = 1.0 / self._time(theta) if discount == 1.0 else 1.0 - discount
+        digits = RELATIVE_ERROR * gap
         self.task = Task(rows, question.start, discount, digits * max_reward, False)
         self.checks: list[tuple[float, float]] = []  # residual and size of values of each call
         self.guess = np.zeros(n_states)
@@ -333,6 +398,21 @@ class _Solver:
     def __call__(self, theta: FloatArray, extra: FloatArray, out: FloatArray) -> None:
         """Write the returns under the draws ``theta`` [n, E] into ``out`` [n]."""
         self.checks.append(self._compute(theta, extra, self.guess.copy(), out)[1:])
+        if self.clock is not None:
+            self.longest_time = max(self.longest_time, self._time(theta))
+
+    def _time(self, theta: FloatArray) -> float:
+        """Return a bound on the expected number of steps to the end, under every draw and from every state."""
+        assert self.clock is not None
+        task = Task(self.clock, self.start, 1.0, 1e-3, False)
+        guess, out = np.zeros(self.start.size), np.empty(theta.shape[0])
+        _, residual, size = drawn_returns(task, theta, np.empty((0, 0)), guess, out)
+        if not residual < 0.5:
+            _, residual, size = eliminated_returns(task, theta, np.empty((0, 0)), np.zeros(self.start.size), out)
+        if not residual < 0.5:
+            message = "at discount 1 a drawn process takes so long to end that 64-bit floats cannot bound its values; "
+            raise ModelError(message + "give a horizon, or a discount below 1", code="endless-process", steps=size)
+        return float(size / (1.0 - residual)) + 1.0
 
     def _compute(self, theta: FloatArray, extra: FloatArray, guess: FloatArray, out: FloatArray) -> Any:
         try:
@@ -357,10 +437,33 @@ class _Solver:
     def error_bound(self, surplus: float) -> float:
         """Return a bound on the error of every return, if rows sum to at most 1 + ``surplus``."""
         discount, roundings = self.task.discount, (self.longest + 4.0) * EPS
-        gap = (1.0 - discount) - discount * (surplus + roundings)
+        gap = (1.0 / self.longest_time if discount == 1.0 else 1.0 - discount) - discount * (surplus + roundings)
         if not gap > 0.0:
             raise _no_value(discount)
         return max(residual + roundings * (size + self.max_reward) for residual, size in self.checks) / gap
+
+
+class _Induction:
+    """Solver of one question with a horizon, by backward induction: only rounding is left."""
+
+    unsettled = 0.0
+
+    def __init__(
+        self, question: _Question, discount: float, max_reward: float, horizon: int, final: FloatArray
+    ) -> None:
+        assert question.plan is not None
+        self.fixed = (question.rows, question.start, discount, horizon, question.plan, final)
+        self.longest = int(np.diff(question.rows.indptr).max(initial=0)) + question.plan.shape[-1]
+        self.steps = steps_worth(discount, horizon)
+        self.sizes: list[float] = [max_reward]
+
+    def __call__(self, theta: FloatArray, extra: FloatArray, out: FloatArray) -> None:
+        """Write the returns under the draws ``theta`` [n, E] into ``out`` [n]."""
+        self.sizes.append(plan_returns(*self.fixed, theta, extra, out))
+
+    def error_bound(self, surplus: float) -> float:
+        """Return a bound on the error of every return."""
+        return (self.longest + 4.0) * EPS * max(self.sizes) * self.steps
 
 
 def _no_value(discount: float) -> ModelError:
@@ -419,6 +522,7 @@ def _dataset(
             "title": "true discounted returns of policies over the posterior",
             "start": start,
             "discount": problem.model.discount,
+            "horizon": 0 if problem.horizon is None else problem.horizon,
             "draws": returns.shape[0],
             "tail_alpha": alpha,
             "error_bound": error,

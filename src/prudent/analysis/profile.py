@@ -37,19 +37,21 @@ from ..display.figures import profile as figures
 from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
 from ..estimation.honest import HonestValues
+from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import Layout, visits
 from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.solution import Solution
 from ..planning.stay_close import read_baseline
+from ..planning.undiscounted import find_over
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior
 from ..risk import CVaR
-from ..types import ArrayLike, BoolArray, FloatArray, PairsLike, PolicyLike, RngLike, StartLike
+from ..types import ArrayLike, BoolArray, FloatArray, PairsLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .posterior_returns import TODAY, posterior_returns
 from .reading import Belief, problem_of, read_belief
 from .return_distribution import QUANTILES, TAIL_ALPHA, cvar_terms
-from .today import SAME, Today, contributions
+from .today import SAME, Today, contributions, mean_policy
 
 if TYPE_CHECKING:
     import pandas
@@ -78,6 +80,10 @@ class RiskProfile:
         Where the policy of a level differs from the neutral one.
     occupancy : ndarray [L, S]
         Share of the discounted time that each policy spends in each state, in the model at the posterior mean.
+    time_differs : ndarray [L]
+        Share of that time in which the policy differs from the neutral one.
+    visits : tuple of ndarray [S] or [T, S]
+        Discounted numbers of visits of each level to the states, at each time of a horizon.
     recommended : float
         The lowest level that protects as well as every higher one; with honest values, that which they recommend.
     worse : tuple of pairs
@@ -100,6 +106,8 @@ class RiskProfile:
     occupancy: FloatArray
     recommended: float
     worse: tuple[tuple[float, float], ...]
+    time_differs: FloatArray
+    visits: tuple[FloatArray, ...]
     today: Today | None = None
     honest: HonestValues | None = None
 
@@ -172,7 +180,7 @@ class RiskProfile:
         paired = ("difference", "difference_se", "probability_better")
         columns |= {name: returns[name].values for name in paired if name in returns}
         columns["states_differ"] = self.differs.sum(axis=1)
-        columns["time_differs"] = (self.occupancy * self.differs).sum(axis=1)
+        columns["time_differs"] = self.time_differs
         columns["risk_value"] = returns["risk_value"].values
         columns["recommended"] = [alpha == self.recommended for alpha in self.alphas]
         return pandas.DataFrame(columns, index=pandas.Index(self.alphas, name="alpha"))
@@ -206,6 +214,8 @@ class RiskProfile:
             raise ParameterError(message, code="unknown-option", argument="alpha", value=alpha)
         i, solution = self.alphas.index(level), self.solutions[level]
         weights = _weights(solution)
+        if weights.ndim == 3:
+            weights = mean_policy(self.visits[i], weights)
         return self.today.changes(i, weights, solution.states, solution.actions, self.occupancy[i])
 
     def to_xarray(self) -> xarray.Dataset:
@@ -218,7 +228,7 @@ class RiskProfile:
         """
         chosen = [self.solutions[alpha] for alpha in self.alphas]
         names = label_array(self.neutral.actions, len(self.neutral.actions))
-        actions = np.stack([names[solution.chosen] for solution in chosen])
+        actions = np.stack([names[_first(solution.chosen)] for solution in chosen])
         by_state = {"action": actions, "differs": self.differs, "occupancy": self.occupancy}
         data = self.returns.rename(policy="alpha").assign_coords(
             state=label_array(self.neutral.states, len(self.neutral.states))
@@ -239,7 +249,10 @@ class RiskProfile:
         shown = changed[np.argsort(-weight[changed], kind="stable")][: figures.MAX_STATES].tolist()
         states = self.neutral.states or range(self.differs.shape[1])
         names = [
-            [None if over else policy.actions[a] for a, over in zip(policy.chosen, policy.terminal, strict=True)]
+            [
+                None if over else policy.actions[a]
+                for a, over in zip(_first(policy.chosen), policy.terminal, strict=True)
+            ]
             for policy in self.solutions.values()
         ]
         return figures.draw(
@@ -294,6 +307,8 @@ def risk_profile(
     draws: int | None = None,
     rng: RngLike = None,
     *,
+    horizon: int | None = None,
+    terminal_value: TerminalValueLike = None,
     tail_alpha: float = TAIL_ALPHA,
     quantiles: Sequence[float] = QUANTILES,
     regret: bool = False,
@@ -327,6 +342,11 @@ def risk_profile(
         Number of posterior draws for the returns, by default 2,000, or all draws if the posterior is given by draws.
     rng : int or Generator, optional
         Source of randomness.
+    horizon : int, optional
+        Number of steps, as for ``prudent.solve``: policies and their returns are those of so many steps. Without it a
+        process at discount 1 must end whatever is done.
+    terminal_value : array_like of shape (S,), float or mapping, optional
+        What states are worth after the horizon.
 
     Returns
     -------
@@ -411,12 +431,13 @@ def risk_profile(
     count = None if solver_draws is None else whole_number(solver_draws, "solver_draws", memory=64.0)
     solutions: dict[float, Solution] = {}
     value = None
-    close: dict[str, Any] = {"exclude": exclude}
+    close: dict[str, Any] = {"exclude": exclude, "horizon": horizon, "terminal_value": terminal_value}
     if min_visits is not None or epsilon is not None:
         close |= {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
     for alpha in sorted({0.0, *levels}, key=abs):  # each warm-started from the one before; level 0 is the first
         problem = problem_of(model, posterior, alpha, reward_posterior)
-        solution = problem.solve(count, seed, initial_value=value, threads=threads, **close)
+        warm = {} if horizon is not None else {"initial_value": value}
+        solution = problem.solve(count, seed, threads=threads, **warm, **close)
         solutions[alpha] = _keep_neutral(solution, solutions.get(0.0, solution))
         value = solution.value
     neutral, chosen = solutions[0.0], {alpha: solutions[alpha] for alpha in levels}
@@ -427,6 +448,8 @@ def risk_profile(
         first,
         draws if given or draws is not None else DEFAULT_DRAWS,
         None if given and unknown is None else random,
+        horizon=horizon,
+        terminal_value=terminal_value,
         quantiles=quantiles,
         tail_alpha=tail_alpha,
         regret=regret,
@@ -444,24 +467,38 @@ def risk_profile(
         sentences = "; ".join(_cautions(worse, returns))
         message = f"higher risk levels earn less, on average and in the tail: {sentences}"
         warnings.warn(CautionWarning(message, code="caution", value=worse), stacklevel=2)
-    weights = np.stack([_weights(solution) for solution in chosen.values()])
-    spent = mean_visits(model, belief, weights, first)
-    shares = spent / spent.sum(axis=1, keepdims=True)
+    weights = [_weights(solution) for solution in chosen.values()]  # [S, A] or [T, S, A]
+    mean = problem_of(model, posterior, 0.0, reward_posterior)
+    known = mean.mean_mdp()
+    spent = [mean_visits(model, belief, policy, first, known) for policy in weights]  # [S] or [T, S]
     today = None
     if baseline is not None:
-        mean = problem_of(model, posterior, 0.0, reward_posterior)
-        done, known = read_baseline(baseline, mean), mean.mean_mdp()
+        done, final = read_baseline(baseline, mean), None if horizon is None else model.final_values(terminal_value)
         parts = np.stack(
-            [contributions(known, policy, done, visited) for policy, visited in zip(weights, spent, strict=True)]
+            [contributions(known, policy, done, visited, final) for policy, visited in zip(weights, spent, strict=True)]
         )
         today = Today(done, compared, parts, parts.sum(axis=1))
-    differs = abs(weights - _weights(neutral)).max(axis=2) > SAME
-    return RiskProfile(tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, today, honest)
+    other = _weights(neutral)
+    where = [abs(policy - other).max(axis=-1) > SAME for policy in weights]
+    share = np.array(
+        [float((visited * there).sum() / visited.sum()) for visited, there in zip(spent, where, strict=True)]
+    )
+    differs = np.stack([there.reshape(-1, model.n_states).any(axis=0) for there in where])
+    shares = np.stack([visited.reshape(-1, model.n_states).sum(axis=0) / visited.sum() for visited in spent])
+    return RiskProfile(
+        tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, share, tuple(spent), today, honest
+    )
+
+
+def _first(actions: Any) -> Any:
+    """Return the actions [S] at the first time of a policy [S] or [T, S]."""
+    return actions if actions.ndim == 1 else actions[0]
 
 
 def _weights(solution: Solution) -> FloatArray:
-    """Return the policy of a solution as probabilities [S, A]."""
-    return solution.policy if solution.policy.ndim == 2 else np.eye(len(solution.actions))[solution.policy]
+    """Return the policy of a solution as probabilities [S, A], or [T, S, A] with a horizon."""
+    random = solution.policy.ndim > solution.value.ndim
+    return solution.policy if random else np.eye(len(solution.actions))[solution.policy]
 
 
 def _honest_level(honest: HonestValues, levels: Sequence[float]) -> float:
@@ -499,12 +536,18 @@ def honest_lines(honest: HonestValues) -> list[str]:
 
 def _keep_neutral(solution: Solution, neutral: Solution) -> Solution:
     """Return the solution with the neutral action, or mixture of actions, wherever that is as good."""
-    if solution.policy.ndim == 2:
+    if solution.horizon is not None and solution.policy.ndim == 2:
+        rows = (..., np.newaxis)
         best, other = (
-            (policy * np.where(policy > 0.0, solution.q, 0.0)).sum(axis=1)
+            np.take_along_axis(solution.q, policy[rows], -1)[..., 0] for policy in (solution.policy, neutral.policy)
+        )
+        as_good = other >= best - 2.0 * solution.error_bound
+    elif solution.policy.ndim > solution.value.ndim:
+        best, other = (
+            (policy * np.where(policy > 0.0, solution.q, 0.0)).sum(axis=-1)
             for policy in (solution.policy, neutral.policy)
         )
-        as_good = (other >= best - 2.0 * solution.error_bound)[:, np.newaxis]
+        as_good = (other >= best - 2.0 * solution.error_bound)[..., np.newaxis]
     else:
         best, other = solution.q_of(solution.policy), solution.q_of(neutral.policy)
         as_good = other >= best - 2.0 * solution.error_bound
@@ -554,14 +597,20 @@ def _cautions(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) -> 
     ]
 
 
-def mean_visits(model: UncertainMDP, belief: Belief, policies: FloatArray, start: FloatArray) -> FloatArray:
-    """Return the discounted numbers of visits [L, S] of policies [L, S, A] in the mean model."""
-    mean_theta = belief.mean
-    possible = mean_theta > 0.0
+def mean_visits(model: UncertainMDP, belief: Belief, policy: FloatArray, start: FloatArray, known: MDP) -> FloatArray:
+    """Return the discounted numbers of visits [S] of a policy [S, A], or [T, S] of one [T, S, A], in the mean model."""
+    if policy.ndim == 3:
+        spent = np.empty(policy.shape[:2])
+        at = start
+        for time, weights in enumerate(policy):
+            spent[time] = at
+            at = model.discount * ((at[:, np.newaxis] * weights).reshape(-1) @ known.transition)
+        return spent
+    possible = belief.mean > 0.0
     layout = Layout.of(model, possible)
-    spent = np.zeros(policies.shape[:2])
-    for visited, weights in zip(spent, policies, strict=True):
-        states = layout.reached(start, weights)
-        rows = layout.chain(states, weights)
-        visited[states] = visits(rows, start[states], mean_theta[possible], model.discount)
-    return spent
+    if model.discount == 1.0:  # visits end where nothing is earned any more
+        over = find_over(model, known.outcomes(), policy)[layout.pair // layout.n_actions]
+        layout = layout._replace(target=np.where(over, -1, layout.target))
+    visited, states = np.zeros(model.n_states), layout.reached(start, policy)
+    visited[states] = visits(layout.chain(states, policy), start[states], belief.mean[possible], model.discount)
+    return visited

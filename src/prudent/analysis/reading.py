@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._numerics.compile import each_row, over_rows
+from .._support.checks import whole_number
 from .._support.progress import Progress
-from ..data.policy import named_policies
+from ..data.policy import Policy, named_policies
 from ..errors import ParameterError, PosteriorError
 from ..models.base import TabularModel
 from ..models.uncertain import UncertainMDP
@@ -22,7 +23,7 @@ class NamedPolicy(NamedTuple):
     """A policy with its name."""
 
     name: Hashable
-    weights: FloatArray  # [S, A] probabilities of actions
+    weights: FloatArray  # [S, A] probabilities of actions; with a horizon [T, S, A], or [1, S, A] if always the same
     value: FloatArray | None  # [S] values of the Solution that it is from
 
 
@@ -57,9 +58,7 @@ def problem_of(model: UncertainMDP, posterior: Any, alpha: float, reward_posteri
         raise PosteriorError(message, code="wrong-type", argument="posterior", value=posterior)
     drawn = isinstance(posterior, (np.ndarray, list, tuple)) and np.ndim(posterior) > 2
     given: dict[str, Any] = {"draws" if drawn else "posterior": posterior}
-    problem = BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
-    model.require_discounted("questions about returns over the posterior")
-    return problem
+    return BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
 
 
 def read_belief(model: UncertainMDP, posterior: Any, reward_posterior: RewardsLike = "certain") -> Belief:
@@ -69,12 +68,31 @@ def read_belief(model: UncertainMDP, posterior: Any, reward_posterior: RewardsLi
     return Belief(counts, None if problem.draws is None else model.entries.pack(problem.draws), model.entries.begin)
 
 
-def read_policies(model: UncertainMDP, policies: PolicyLike | Mapping[Hashable, PolicyLike]) -> list[NamedPolicy]:
+def horizon_of(horizon: int | None, policies: Any, model: UncertainMDP) -> int | None:
+    """Return the number of steps: as given, or that of the first policy that depends on time."""
+    if horizon is not None:
+        return whole_number(horizon, "horizon")
+    for _, policy in named_policies(policies, model):
+        steps = getattr(policy, "horizon", None)
+        if steps is None and isinstance(policy, np.ndarray) and policy.ndim == 3:
+            steps = policy.shape[0]
+        if steps is not None and getattr(policy, "later", None) is None:
+            return int(steps)
+    return None
+
+
+def read_policies(
+    model: UncertainMDP, policies: PolicyLike | Mapping[Hashable, PolicyLike], horizon: int | None = None
+) -> list[NamedPolicy]:
     """Return the policies of a mapping {name: policy}, of a list of policies, or of one policy."""
     given, named = named_policies(policies, model), []
     for name, policy in given:
         try:
-            named.append(NamedPolicy(name, model.policy_matrix(policy), _values(model, policy)))
+            if horizon is None:
+                weights = model.policy_matrix(policy)
+            else:
+                weights = Policy.read(policy, model, horizon).plan(horizon, model.n_actions)
+            named.append(NamedPolicy(name, weights, _values(model, policy)))
         except ParameterError as error:
             if len(given) == 1 and name == "policy":
                 raise
@@ -84,9 +102,12 @@ def read_policies(model: UncertainMDP, policies: PolicyLike | Mapping[Hashable, 
 
 def _values(model: UncertainMDP, policy: Any) -> FloatArray | None:
     """Return the values of a Solution in the order of the model's states; 0 for states that it does not have."""
-    if not isinstance(policy, Solution) or policy.states == model.states:
-        return policy.value if isinstance(policy, Solution) else None
-    values = dict(zip(policy.states or (), policy.value, strict=True))
+    if not isinstance(policy, Solution):
+        return None
+    first = policy.value if policy.horizon is None else policy.value[0]
+    if policy.states == model.states:
+        return first
+    values = dict(zip(policy.states or (), first, strict=True))
     return np.array([values.get(state, 0.0) for state in model.states])
 
 

@@ -7,7 +7,7 @@ posterior mean. Then
 
 (the performance difference lemma): each state contributes what pi gains there in one step, if today's policy follows,
 times how often pi is there. The contributions of all states add up to the difference exactly, so they order the states
-by how much they matter.
+by how much they matter. With a horizon the sum is over times as well.
 """
 
 from __future__ import annotations
@@ -107,12 +107,33 @@ class Today:
         return pandas.DataFrame(rows)
 
 
-def contributions(mean: MDP, policy: FloatArray, today: FloatArray, visits: FloatArray) -> FloatArray:
+def mean_policy(visits: FloatArray, policy: FloatArray) -> FloatArray:
+    """Return what a policy [T, S, A] does in each state [S, A], averaged over its visits [T, S]; else at time 0."""
+    share = visits / np.maximum(visits.sum(axis=0), 1e-300)
+    mean = np.einsum("ts,tsa->sa", share, policy)
+    return np.where(mean.sum(axis=1, keepdims=True) > 0.5, mean, policy[0])
+
+
+def contributions(
+    mean: MDP, policy: FloatArray, today: FloatArray, visits: FloatArray, final: FloatArray | None = None
+) -> FloatArray:
     """Return what each state contributes to the difference of the returns of two policies [S, A], see the module.
 
-    ``visits`` [S] are those of ``policy``.
+    ``visits`` [S] are those of ``policy``. With a horizon ``policy`` is [T, S, A], ``visits`` [T, S], and ``final`` [S]
+    is what states are worth after it.
     """
-    base = evaluate(mean, today)
-    q = KnownProblem(mean).q_values(base.value)
-    ahead = (np.where(policy > 0.0, q, 0.0) * policy).sum(axis=1) - base.value
-    return np.asarray(np.where(mean.terminal, 0.0, visits * ahead))
+    problem = KnownProblem(mean)
+    if policy.ndim == 2:
+        base = evaluate(mean, today).value
+        gains = visits * _ahead(problem, policy, base, base)
+    else:
+        values = evaluate(mean, today, horizon=policy.shape[0], terminal_value=final).value
+        steps = zip(policy, visits, values[:-1], values[1:], strict=True)
+        gains = sum(visited * _ahead(problem, step, now, then) for step, visited, now, then in steps)
+    return np.asarray(np.where(mean.terminal, 0.0, gains))
+
+
+def _ahead(problem: KnownProblem, policy: FloatArray, now: FloatArray, then: FloatArray) -> FloatArray:
+    """Return what one step of ``policy`` [S, A] gains over values ``now`` [S], if values ``then`` [S] follow."""
+    q = problem.q_values(then)
+    return np.asarray((np.where(policy > 0.0, q, 0.0) * policy).sum(axis=1) - now)

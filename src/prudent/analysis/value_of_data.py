@@ -50,6 +50,7 @@ straight.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -61,17 +62,21 @@ from .._numerics.compile import default_threads
 from .._support.checks import generator, require_shape, risk_level, whole_number
 from ..data.columns import as_column
 from ..data.labels import Labels
+from ..data.policy import Policy
 from ..display.figures import value_of_data as figures
 from ..display.words import plural
 from ..errors import ParameterError
 from ..models.base import read_pairs
+from ..models.entries import END
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP, RewardsLike
 from ..planning.solution import Solution
+from ..planning.undiscounted import find_over
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
-from ..types import ArrayLike, FloatArray, IntArray, Label, PairsLike, RngLike, StartLike
+from ..types import ArrayLike, FloatArray, IntArray, Label, PairsLike, RngLike, StartLike, TerminalValueLike
 from .data_effects import NOT_EVALUATED, SKIPPED, DataEffects, Effect
+from .horizon_effects import HorizonEffects
 from .reading import over_units
 
 if TYPE_CHECKING:
@@ -263,6 +268,8 @@ def value_of_data(
     *,
     start: StartLike = None,
     solution: Solution | None = None,
+    horizon: int | None = None,
+    terminal_value: TerminalValueLike = None,
     sources: Label | Iterable[Label] | None = None,
     indices: bool = False,
     limit: int | None = None,
@@ -278,7 +285,7 @@ def value_of_data(
     Parameters
     ----------
     model : UncertainMDP
-        The known part of the model, with a discount below 1.
+        The known part of the model. Without a horizon its discount is below 1, or the process ends whatever is done.
     posterior : DirichletPosterior or array_like [B, K]
         The posterior or its counts.
     alpha : float, default=0
@@ -290,6 +297,10 @@ def value_of_data(
         not terminal is equally likely.
     solution : Solution, optional
         Solution of this problem at this level, as ``risk_profile`` returns it. By default the problem is solved.
+    horizon : int, optional
+        Number of steps, as for ``prudent.solve``; by default that of `solution`.
+    terminal_value : array_like of shape (S,), float or mapping, optional
+        What states are worth after the horizon.
 
     Returns
     -------
@@ -363,7 +374,10 @@ def value_of_data(
         raise ParameterError(
             message, code="wrong-type", argument="posterior", value=kind, expected="DirichletPosterior"
         )
-    model.require_discounted("the value of data")
+    steps = (None if solution is None else solution.horizon) if horizon is None else whole_number(horizon, "horizon")
+    if steps is None and terminal_value is not None:
+        message = "terminal_value says what states are worth after a horizon; give horizon as well"
+        raise ParameterError(message, code="missing-argument", argument="horizon")
     asked = np.arange(model.n_sources) if sources is None else _sources(sources, model, indices)
     known = problem.posterior
     if exclude is not None:
@@ -372,11 +386,21 @@ def value_of_data(
     if not asked.size:
         message = "exclude and exclude_data leave nothing to measure"
         raise ParameterError(message, code="empty", argument="exclude")
-    now = problem.solve(threads=threads) if solution is None else solution
-    require_shape(now.policy, "solution", (model.n_states,), "a policy [S]", error=ParameterError)
+    if steps is None:
+        problem = _ended(problem)
+    timed: dict[str, Any] = {} if steps is None else {"horizon": steps, "terminal_value": terminal_value}
+    now = problem.solve(threads=threads, **timed) if solution is None else solution
+    shape = (model.n_states,) if steps is None else (steps, model.n_states)
+    letters = "a policy [S]" if steps is None else "a policy [T, S]"
+    require_shape(now.policy, "solution", shape, letters, error=ParameterError)
     if exclude is not None:
-        problem.model.read_policy(now)  # which refuses a solution that does what is excluded
-    study = DataEffects(problem, now, m, count, model.start_distribution(start), workers)
+        Policy.read(now, problem.model, steps)  # which refuses a solution that does what is excluded
+    first = model.start_distribution(start)
+    study: DataEffects | HorizonEffects
+    if steps is None:
+        study = DataEffects(problem, now, m, count, first, workers)
+    else:
+        study = HorizonEffects(problem, now, m, count, first, model.final_values(terminal_value), workers)
     reasons, promise = study.skip_reasons(), study.promise()
     effects = {b: Effect(method=reasons[b]) if reasons[b] else NOT_EVALUATED for b in asked.tolist()}
     promise[[bool(reason) for reason in reasons]] = 0.0
@@ -403,9 +427,27 @@ def value_of_data(
         alpha=study.alpha,
         replications=count,
         solution=now,
-        value=float(study.full_start @ now.value),
+        value=float(study.full_start @ (now.value if steps is None else now.value[0])),
         mean_return=float(study.full_start @ study.mean_value),
     )
+
+
+def _ended(problem: BayesianRiskMDP) -> BayesianRiskMDP:
+    """Return a problem at discount 1 in which no step leaves a state where nothing is earned any more."""
+    if problem.model.discount < 1.0:
+        return problem
+    model = problem.model
+    over = find_over(model, problem.mean_mdp().outcomes())
+    if not over.any():
+        return problem
+    twin = copy.copy(problem)
+    twin.model = copy.copy(model)
+    entries = model.entries
+    here = np.repeat(over, model.n_actions)[entries.pairs()]
+    twin.model.entries = entries._replace(next_state=np.where(here, np.int32(END), entries.next_state))
+    for made in ("next_state", "absorbing"):
+        twin.model.__dict__.pop(made, None)
+    return twin
 
 
 def _not_to_measure(model: UncertainMDP, pairs: PairsLike) -> IntArray:

@@ -19,7 +19,7 @@ import typer
 
 from ..display.words import plural, visible
 from ..errors import DataError
-from .log_options import LogOptions, items_of, label_of, levels_of, name_and_number
+from .log_options import LogOptions, final_values_of, items_of, label_of, levels_of, name_and_number
 from .screen import table
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ def solve_log(
     alpha: Annotated[
         str, typer.Option(metavar="A,A,...", help="Risk levels: 0 is no caution, 0.9 looks at the worst 10%.")
     ] = "0,0.5,0.9",
+    horizon: Annotated[int | None, typer.Option(help="Number of steps after which it is over.")] = None,
+    terminal_value: Annotated[
+        str | None, typer.Option(metavar="X or S=X,...", help="What states are worth after the horizon.")
+    ] = None,
     draws: Annotated[int, typer.Option(help="Posterior draws, for what the policies really earn.")] = 2_000,
     observations: Annotated[int, typer.Option(help="For what to measure next: how many more.")] = 10,
     out: Annotated[Path, typer.Option(help="Folder for policy.csv, policy.json, figures and report.html.")] = Path(
@@ -79,8 +83,8 @@ def solve_log(
     model, posterior = options.read()
     common = options.common(model)
     prepare(out)
-    model.require_discounted("questions about returns over the posterior")
-    report, checked = _checked(options, levels, common["start"], model)
+    worth = final_values_of(terminal_value, model)
+    report, checked = _checked(options, levels, common["start"], model, horizon)
     if strict and report is not None and report.serious:
         write(out / "check.json", checked.encode())
         refuse_serious(report)
@@ -88,6 +92,8 @@ def solve_log(
         model,
         posterior,
         levels,
+        horizon=horizon,
+        terminal_value=worth,
         draws=draws,
         observations=observations,
         exclude=options.pairs(model, "exclude"),
@@ -108,17 +114,17 @@ def solve_log(
     write_table(out / "policy.csv", policies)
     text = _json(record)
     write(out / "policy.json", text.encode())
-    if model.summary.state_map is not None:
+    if model.summary.state_map is not None and horizon is None:
         code = policy_code(study.profile.solutions[study.profile.recommended])
         write(out / "act.py", code.encode())
     write(out / "check.json", checked.encode())
     if options.as_json:
         print(text)
         return
-    _show(study, policies, record)
+    _show(study, study.first_step(), record)
     print(f"Page: {page}")
     print(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}, {out / 'check.json'}")
-    if model.summary.state_map is not None:
+    if model.summary.state_map is not None and horizon is None:
         print(f"Policy as plain Python: {out / 'act.py'}, act(observation) -> action")
 
 
@@ -165,7 +171,7 @@ def _note(code: str, message: str) -> dict[str, Any]:
 
 
 def _checked(
-    options: LogOptions, levels: list[float], start: Any, model: UncertainMDP
+    options: LogOptions, levels: list[float], start: Any, model: UncertainMDP, horizon: int | None
 ) -> tuple[CheckReport | None, str]:
     """Check the log; return the report, None for a log that is too short to be split, and check.json."""
     from ..analysis.check import check
@@ -175,6 +181,9 @@ def _checked(
     if options.duration or options.gaps == "duration":
         text = "Honest values are of steps that take one unit of time: the log was not checked."
         return None, _json({"findings": [_note("durations", text)], "honest": [], "recommended": {}})
+    if horizon is not None or model.discount == 1.0:
+        text = "Honest values are of policies without a horizon and with a discount: the log was not checked."
+        return None, _json({"findings": [_note("horizon", text)], "honest": [], "recommended": {}})
     arguments, summary = options.arguments(), model.summary
     if summary.state_map is not None:  # chosen before
         arguments |= {"features": None, "states": summary.state_choice or summary.state_map}
@@ -356,7 +365,8 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     order = acting.nonzero()[0]
     if order.size > SHOWN_STATES:
         order = order[(-chosen["time_share"].to_numpy()[order]).argsort(kind="stable")][:SHOWN_STATES]
-    print(f"\nRecommended risk level: {level:g}. What to do there, and where other levels differ:\n")
+    when = "there" if study.horizon is None else f"at the first of {plural(study.horizon, 'step')}"
+    print(f"\nRecommended risk level: {level:g}. What to do {when}, and where other levels differ:\n")
     rows = []
     for i in order.tolist():
         actions = {alpha: part["action"].iloc[i] for alpha, part in by_level.items()}

@@ -334,6 +334,16 @@ def _column_names(values: list[str] | None) -> dict[str, str | None] | None:
     return names or None
 
 
+def final_values_of(text: str | None, model: UncertainMDP) -> Any:
+    """Return what states are worth after a horizon: None, one number, or a mapping from states."""
+    if text is None or _number(text) is not None:
+        return None if text is None else _number(text)
+    pairs = [name_and_number(item) for item in items_of([text])]
+    if not pairs or any(worth is None for _, worth in pairs):
+        raise _mistake("--terminal-value", text, "a number, or numbers of states, for example well=10,ill=0")
+    return {label_of(model, name, "--terminal-value"): worth for name, worth in pairs}
+
+
 def levels_of(text: str) -> list[float]:
     """Return risk levels with commas between them, ascending."""
     from .._support.checks import risk_level

@@ -132,6 +132,13 @@ class Policy(NamedTuple):
         policy = self.stationary
         return policy if self.mixed else np.eye(n_actions)[policy]
 
+    def plan(self, horizon: int, n_actions: int) -> FloatArray:
+        """Return the probabilities [T, S, A] of the first ``horizon`` steps; [1, S, A] if they are the same at all."""
+        self.require(horizon)
+        steps = [self.later] if not self.steps.shape[0] else [self.at(time) for time in range(horizon)]
+        stacked = np.stack([np.asarray(step) for step in steps])
+        return np.ascontiguousarray(stacked if self.mixed else np.eye(n_actions)[stacked])
+
     def at(self, time: int) -> npt.NDArray[Any]:
         """Return actions [S] or probabilities [S, A] at one time."""
         if time < self.steps.shape[0]:

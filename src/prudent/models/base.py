@@ -396,6 +396,34 @@ class TabularModel:
             raise ParameterError(message, code="no-action", argument="exclude", state=self.states[s])
         return twin
 
+    def with_discount(self, discount: float) -> Self:
+        """Return the model with another discount.
+
+        Parameters
+        ----------
+        discount : float
+            Discount factor in [0, 1].
+
+        Returns
+        -------
+        MDP or UncertainMDP
+            A copy that shares its arrays with this model.
+
+        Raises
+        ------
+        ParameterError
+            If `discount` is not in [0, 1].
+
+        Examples
+        --------
+        >>> import prudent as pr
+        >>> pr.MDP([[[1]]], reward=[[1]], discount=0.5).with_discount(1).discount
+        1.0
+        """
+        twin = copy.copy(self)
+        twin.discount = checks.discount_factor(discount, one=True)
+        return twin
+
     def require_discounted(self, who: str) -> None:
         """Raise if the discount is 1, which ``who`` (in the message: "agents") cannot handle."""
         if self.discount == 1.0:

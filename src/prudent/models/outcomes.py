@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -240,6 +240,12 @@ class OutcomeModel(TabularModel):
         row = np.zeros((*values.shape[:-2], 1, self.n_outcomes))
         row[..., 0] = 1.0
         return np.concatenate((values, row), axis=-2)
+
+    def with_discount(self, discount: float) -> Self:  # noqa: D102
+        twin = super().with_discount(discount)
+        twin.entries = self.entries._replace(discount=twin.discount)
+        twin.__dict__.pop("survival", None)
+        return twin
 
     @cached_property
     def absorbing(self) -> BoolArray:

@@ -252,6 +252,33 @@ class PlanningProblem(ABC):
         twin.model = self.model.without(exclude)
         return twin
 
+    def with_discount(self, discount: float) -> Self:
+        """Return the problem with another discount.
+
+        Parameters
+        ----------
+        discount : float
+            Discount factor in [0, 1].
+
+        Returns
+        -------
+        PlanningProblem
+            A copy.
+        """
+        twin = copy.copy(self)
+        twin.model = self.model.with_discount(discount)
+        return twin
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the problem is valued by the mean of its return in one model, without draws."""
+        return False
+
+    @property
+    def mean_roundings(self) -> float:
+        """Rounding errors of a row of ``mean_mdp`` before it is used, in units of the spacing of floats at 1."""
+        return 0.0
+
     def snapshot(self, draws: npt.ArrayLike | None = None) -> Self:
         """Return the problem as it is now: later updates of a posterior do not change it.
 

@@ -44,6 +44,10 @@ class Chain(NamedTuple):
         _add_entries(self.indptr, self.indices, self.data, matrix)
         return matrix
 
+    def with_reward(self, reward: FloatArray) -> Chain:
+        """Return the chain with another reward [S]."""
+        return self._replace(reward=reward)
+
     def values(self, discount: float, guess: FloatArray, target: float, conservative: bool) -> FloatArray:
         """Return the values of the chain, or ``guess`` where they are not finite.
 

@@ -54,6 +54,10 @@ class KnownProblem(PlanningProblem):
         self.operator(draws, rng, threads)  # which refuses draws
         return ended_mdp(self.model, policy)
 
+    @property
+    def is_mean(self) -> bool:  # noqa: D102
+        return True
+
     def mean_mdp(self) -> MDP:  # noqa: D102
         return self.model
 

@@ -98,10 +98,14 @@ class Layout(NamedTuple):
         """Return a row for each of ``states``: the chain of a policy with action probabilities ``weights`` [S, A]."""
         return self._rows(states, self.pair // self.n_actions, weights.reshape(-1)[self.pair])
 
-    def pairs(self, states: IntArray) -> Rows:
-        """Return A rows for each of ``states``, one for each pair; the row of an inadmissible pair is empty."""
+    def pairs(self, states: IntArray, used: FloatArray | None = None) -> Rows:
+        """Return A rows for each of ``states``, one for each pair; the row of an inadmissible pair is empty.
+
+        So is that of a pair that is not ``used`` [S, A], if that is given.
+        """
         of_states = (states[:, np.newaxis] * self.n_actions + np.arange(self.n_actions)).reshape(-1)
-        return self._rows(of_states, self.pair, np.ones(self.pair.size), states)
+        weight = np.ones(self.pair.size) if used is None else (used.reshape(-1)[self.pair] > 0.0).astype(np.float64)
+        return self._rows(of_states, self.pair, weight, states)
 
     def _rows(self, rows: IntArray, row: IntArray, weight: FloatArray, states: IntArray | None = None) -> Rows:
         """Return the entries of ``rows``, entry j being in ``row[j]``; next states are indices into ``states``."""
@@ -248,6 +252,54 @@ def drawn_returns(
     if returns.size:
         put(guess, swept)
     return products // max(evaluations, 1), residual, largest
+
+
+@kernel
+def plan_returns(
+    rows: Rows,
+    start: FloatArray,
+    discount: float,
+    horizon: int,
+    plan: FloatArray,
+    final: FloatArray,
+    theta: FloatArray,
+    extra: FloatArray,
+    returns: FloatArray,
+) -> float:
+    """Write the return of ``horizon`` steps, by backward induction, under each draw of ``theta`` [N, E].
+
+    ``rows`` are A for each state; ``plan`` [T, R, A] has probabilities of actions, [1, R, A] if they are always the
+    same, and is empty for the best action at each time; ``final`` [R] is what states are worth at the end. Returns the
+    largest size of values plus rewards.
+    """
+    n_states, n_rows = final.size, rows.indptr.size - 1
+    n_actions = n_rows // n_states
+    gain, data = np.empty(n_rows), np.empty(rows.indices.size)
+    q = np.full((n_states, n_actions), -np.inf)
+    value, policy = np.empty(n_states), np.empty(n_states, np.int64)
+    pairs = np.flatnonzero(rows.indptr[1:] > rows.indptr[:-1])
+    largest = 0.0
+    for i in range(returns.size):
+        _fill(rows, theta[i], data, gain)
+        if extra.size:
+            gain += extra[i]
+        model = Chain(rows.indptr, rows.indices, data, gain)
+        put(value, final)
+        for time in range(horizon - 1, -1, -1):
+            reward, later = expected_rows(model, discount, value, pairs, q.reshape(-1))
+            largest = max(largest, reward + later)
+            if not plan.size:
+                greedy(q, value, policy)
+                continue
+            at = min(time, plan.shape[0] - 1)
+            for s in range(n_states):
+                total = 0.0
+                for a in range(n_actions):
+                    if plan[at, s, a] > 0.0:
+                        total += plan[at, s, a] * q[s, a]
+                value[s] = total
+        returns[i] = (start * value).sum()
+    return largest
 
 
 def eliminated_returns(

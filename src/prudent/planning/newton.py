@@ -104,12 +104,17 @@ class Iteration:
         self.refines = executor.refines and not self.mixed
         self.iterations = 0
         self.digits = DIGITS  # of the largest value: the tolerance where none is given
-        self.certificate = Certificate(executor.discount, executor.leaks)
+        self.certificate: Any = self.make_certificate()
         # policy iteration ends, but the bounds may widen before: it needs hardly a safeguard, and by elimination none
         self.most_failures, self.growth = NEWTON_FAILURES, NEWTON_GROWTH
         if self.refines:
             self.most_failures, self.growth = SURE_FAILURES, np.inf
         self.always_ends = self.refines and n_states <= DENSE
+        self.drops = True  # whether bounds prove actions suboptimal for good
+
+    def make_certificate(self) -> Any:
+        """Return what bounds the answer of the iteration."""
+        return Certificate(self.executor.discount, self.executor.leaks)
 
     def at(self, value: FloatArray) -> Point:
         """Back ``value`` up once and bound the fixed point."""
@@ -125,7 +130,7 @@ class Iteration:
         point = Point(value, swept, change, actions, lower, upper, noise, residual)
         # Q* <= Q + upper and V* >= TV + lower: actions further apart than that are suboptimal for good
         enough = point.width + 2.0 * noise + 4.0 * EPS * top
-        if widest_gap > enough:
+        if self.drops and widest_gap > enough:
             self.table.drop(swept if self.allowed is None else self.allowed.best_free(self.table.q), enough)
         return point
 
@@ -241,7 +246,7 @@ class Iteration:
     def _reason(self, best: Point, tol: float | None, cap: int, stuck: bool) -> Reason | None:
         """Return why to stop, if so."""
         if tol is None:
-            tol = self.digits * float(abs(best.swept + best.middle).max())
+            tol = self._default_tolerance(best)
         if best.error <= tol:
             message = f"error bound {best.error:.2g} <= {tol:.2g} after {_backups(self.iterations)}"
             return Reason(True, False, message)
@@ -253,18 +258,27 @@ class Iteration:
             return Reason(False, True, message)
         return None
 
+    def _default_tolerance(self, best: Point) -> float:
+        """Return the tolerance where none is given."""
+        return self.digits * float(abs(best.swept + best.middle).max())
+
     def _chain_values(self, point: Point, reward: FloatArray | None, guess: FloatArray) -> FloatArray:
         """Return the values of the chain that touches the backup at ``point``, with another reward if given."""
+        chain, target = self._touching(point)
+        if reward is not None:
+            chain = chain.with_reward(reward)
+        values: FloatArray = chain.values(self.executor.discount, guess, target, self.certificate.conservative)
+        return values
+
+    def _touching(self, point: Point) -> tuple[Any, float]:
+        """Return the chain that touches the backup at ``point``, and the residual to which it is worth solving."""
         if self.mixed:
             pairs = np.flatnonzero(point.actions)
             chain = self._mixture(self.executor.linearise(point.value, pairs), *self._shares(point.actions, pairs))
         else:
             chain = self.table.linearise(point.value, point.actions)
-        if reward is not None:
-            chain = chain._replace(reward=reward)
         fraction = COSTLY_CHAIN_FRACTION if self.executor.costly else CHAIN_FRACTION
-        target = max(fraction * point.residual, 0.1 * point.noise / (1.0 + self.certificate.widest))
-        return chain.values(self.executor.discount, guess, target, self.certificate.conservative)
+        return chain, max(fraction * point.residual, 0.1 * point.noise / (1.0 + self.certificate.widest))
 
     def _mixture(self, chain: Chain, rows: IntArray, shares: FloatArray) -> Chain:
         """Return the chain over states of one over the pairs that the policy takes."""

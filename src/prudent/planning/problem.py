@@ -232,9 +232,9 @@ class BayesianRiskMDP(PlanningProblem):
         rng : int or numpy.random.Generator, optional
             Seed or generator for ``draws``.
         **keywords : dict
-            ``tol``, ``horizon``, ``terminal_value``, ``exclude``, ``baseline``, ``min_visits``, ``epsilon``,
-            ``initial_value``, ``threads``, ``client``, ``options``, ``method``, ``sweeps``, ``max_iterations`` and
-            ``device`` of ``prudent.solve``.
+            ``tol``, ``horizon``, ``terminal_value``, ``objective``, ``exclude``, ``baseline``, ``min_visits``,
+            ``epsilon``, ``initial_value``, ``threads``, ``client``, ``options``, ``method``, ``sweeps``,
+            ``max_iterations`` and ``device`` of ``prudent.solve``.
 
         Returns
         -------
@@ -382,6 +382,14 @@ class BayesianRiskMDP(PlanningProblem):
         if np.ndim(draws) > 0:  # type: ignore[arg-type]
             twin.draws = read_draws(draws, self.model)
         return twin
+
+    @property
+    def is_mean(self) -> bool:  # noqa: D102
+        return self.alpha == 0.0 and self.draws is None
+
+    @property
+    def mean_roundings(self) -> float:  # noqa: D102
+        return 0.5 * self.model.n_outcomes + 2.0
 
     @property
     def solved_draws(self) -> FloatArray | None:  # noqa: D102

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write, write_table
-from ..data.labels import is_numbered, label_array, plain_name
+from ..data.labels import is_numbered
 from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
@@ -26,6 +26,7 @@ from .acting import act, names_of
 from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
+from .solution_tables import dataset_of, record_of, table_of
 from .stay_close import Allowed
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Solution:
     Attributes
     ----------
     value : ndarray of shape (S,) or (T + 1, S)
-        Value of each state. With an objective, ``value[t]`` is the entropic risk at parameter ``beta * discount**t`` of
-        what is still to come at time t.
+        Value of each state; its gain for an average reward. With an objective, ``value[t]`` is the entropic risk at
+        parameter ``beta * discount**t`` of what is still to come at time t.
     policy : ndarray of shape (S,), (S, A), (T, S) or (T, S, A)
         The best action of each state, by index; or the policy that was evaluated, also as probabilities.
     q_source : ndarray, DeferredQ or callable
@@ -82,6 +83,10 @@ class Solution:
         Probabilities of the first state, with an objective.
     allowed : Allowed, optional
         What a baseline allows, if the policy was to stay close to one.
+    bias : ndarray of shape (S,), optional
+        For an average reward, what beginning in each state is worth beyond the gain of all steps.
+    bias_error : float
+        Bound on the error of ``bias``; NaN under a risk of a posterior, where only the gain is certified.
 
     See Also
     --------
@@ -121,6 +126,21 @@ class Solution:
     beta: float = 0.0
     start: FloatArray | None = None
     allowed: Allowed | None = None
+    bias: FloatArray | None = None
+    bias_error: float = np.nan
+
+    @property
+    def gain(self) -> float | FloatArray:
+        """Average reward of a step: a number, or [S] where it depends on the first state; NaN for other solutions."""
+        if self.bias is None:
+            return np.nan
+        same = np.ptp(self.value) <= 2.0 * self.error_bound
+        return float(self.value[0]) if same else self.value
+
+    @property
+    def _ahead(self) -> FloatArray:
+        """Values [S] of next states that actions are compared by."""
+        return self.value if self.bias is None else self.bias
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -175,18 +195,17 @@ class Solution:
             message = "time is only for solutions with a horizon; this one is the same at all times"
             raise ParameterError(message, code="no-time-axis", argument="time", value=time)
         step = whole_number(time, "time", 0, self.horizon - 1)
-        return Solution(
+        return replace(
+            self,
             value=self.value[step],
             policy=np.asarray(self.policy[step]),
             q_source=self.q_source(self.value[step + 1], step),
-            residual=0.0,
-            error_bound=self.error_bound,
             iterations=self.horizon - step,
-            converged=self.converged,
             message=f"step {step} of {self.horizon}: {self.message}",
-            states=self.states,
-            actions=self.actions,
-            terminal=self.terminal,
+            problem=None,
+            later=None,
+            objective=None,
+            objective_value=np.nan,
         )
 
     # -- what actions are worth ----------------------------------------------------------------------------
@@ -274,15 +293,15 @@ class Solution:
         return RunnersUp(second, np.where(np.isfinite(best), worth - best, np.nan))
 
     def _stored_q(self) -> Any:
-        """Return Q if it is known, and otherwise the inputs from which it is computed."""
-        return self.__dict__.get("q", self.q_source)
+        """Return Q if it is known, and otherwise (and with a horizon) the inputs from which it is computed."""
+        return self.q_source if callable(self.q_source) else self.__dict__.get("q", self.q_source)
 
     def _q_of_all_actions(self) -> FloatArray:
         """Return Q with all admissible actions, also where a given policy was evaluated."""
         if self.problem is None or not np.isnan(self.q).any():
             return self.q
         try:
-            return self.problem.q_values(self.value, accuracy=2e-12 * float(abs(self.value).max()))
+            return self.problem.q_values(self._ahead, accuracy=2e-12 * float(abs(self._ahead).max()))
         except ParameterError:  # the draws of the solve are gone
             return self.q
 
@@ -386,8 +405,8 @@ class Solution:
 
             - ``time`` with a horizon;
             - ``state`` and ``action`` by name; if the policy has probabilities, the likeliest and its ``probability``;
-            - ``value`` as certified. Under a Bayesian risk MDP the risk is taken anew at every step, so that this is
-              far below what the policy returns on average;
+            - ``value`` as certified, and ``bias`` for an average reward. Under a Bayesian risk MDP the risk is taken
+              anew at every step, so that this is far below what the policy returns on average;
             - ``posterior_mean_value``: what the policy returns in the model at the posterior mean;
             - ``runner_up``, ``gap``: the best other action, how much less it is worth one step ahead (``runners_up``);
             - ``evidence``: observations of the source behind the chosen action, beyond the prior. A posterior made
@@ -407,36 +426,7 @@ class Solution:
         >>> table[["state", "action", "runner_up", "evidence"]].values.tolist()
         [['low', 1, 0, 1.0], ['high', 0, 1, 1.0]]
         """
-        import pandas
-
-        chosen = self.chosen
-        columns: dict[str, Any] = {}
-        if self.horizon is not None:
-            columns["time"] = np.repeat(np.arange(self.horizon), len(self.states))
-        columns["state"] = np.tile(label_array(self.states, len(self.states)), self.horizon or 1)
-        columns["action"] = label_array([name for step in np.atleast_2d(chosen) for name in self._names_of(step)])
-        if self._is_random:
-            columns["probability"] = self.policy.max(axis=-1).ravel()
-        if self.horizon is not None:
-            columns["value"] = self.value[:-1].ravel()
-            return pandas.DataFrame(columns).infer_objects()
-        columns["value"] = self.value
-        if at_mean is not None:
-            columns["posterior_mean_value"] = at_mean.value
-        second, gap = self.runners_up()
-        columns["runner_up"] = label_array(
-            [None if np.isnan(lead) else name for name, lead in zip(self._names_of(second), gap, strict=True)]
-        )
-        columns["gap"] = gap
-        evidence = None if self.problem is None else self.problem.evidence(chosen)
-        if evidence is not None:
-            columns["evidence"], columns["total_count"] = evidence
-        if neutral is not None:
-            columns["differs_from_neutral"] = self.differs_from(neutral)
-        table = pandas.DataFrame(columns).infer_objects()
-        if all(type(name) is int for name in self.actions) and not table["runner_up"].isna().all():
-            table["runner_up"] = table["runner_up"].astype("Int64")
-        return table
+        return table_of(self, neutral, at_mean)
 
     def differs_from(self, neutral: Solution) -> BoolArray:
         """Return where a risk-neutral solution has another action that is better on average.
@@ -464,22 +454,7 @@ class Solution:
             With a horizon, ``value`` (time, state) with times 0 to T, ``policy`` (step, state) with steps 0 to T - 1,
             and no ``q``.
         """
-        import xarray
-
-        actions = label_array(self.actions, len(self.actions))
-        axes = ("state",) if self.horizon is None else ("step", "state")
-        data: dict[str, Any] = {
-            "value": (axes if self.horizon is None else ("time", "state"), self.value),
-            "policy": ((*axes, "action"), self.policy) if self._is_random else (axes, actions[self.policy]),
-        }
-        coords: dict[str, Any] = {"state": label_array(self.states, len(self.states))}
-        if self.horizon is None:
-            data["q"] = (("state", "action"), self.q)
-        else:
-            coords |= {"time": np.arange(self.horizon + 1), "step": np.arange(self.horizon)}
-        if self.horizon is None or self._is_random:
-            coords["action"] = actions
-        return xarray.Dataset(data, coords=coords, attrs=self._certificate() | {"converged": int(self.converged)})
+        return dataset_of(self)
 
     def to_csv(self, path: PathLike, *, neutral: Solution | None = None, at_mean: Solution | None = None) -> None:
         """Write ``to_pandas`` as CSV, atomically and with numbers in full precision.
@@ -515,26 +490,7 @@ class Solution:
         >>> json.loads(text)["policy"]
         [{'state': 0, 'action': 'go', 'value': 4.0}]
         """
-        states = [plain_name(name) for name in self.states]
-        rows: list[dict[str, Any]] = []
-        for time, step in enumerate(np.atleast_2d(self.chosen)):
-            values = self.value if self.horizon is None else self.value[time]
-            for state, action, value in zip(states, self._names_of(step), values, strict=True):
-                row: dict[str, Any] = {} if self.horizon is None else {"time": time}
-                rows.append(row | {"state": state, "action": plain_name(action), "value": float(value)})
-        if self._is_random:
-            for row, chances in zip(rows, self.policy.reshape(-1, self.policy.shape[-1]).tolist(), strict=True):
-                row["probabilities"] = chances
-        record: dict[str, Any] = {
-            "actions": [plain_name(name) for name in self.actions],
-            "policy": rows,
-            "certificate": self._certificate(),
-        }
-        if self.problem is not None:
-            record["discount"] = self.problem.model.discount
-            if self.problem.risk_name is not None:
-                record["risk"] = self.problem.risk_name
-        text = json.dumps(record, allow_nan=False, ensure_ascii=False, indent=1)
+        text = json.dumps(record_of(self), allow_nan=False, ensure_ascii=False, indent=1)
         if path is not None:
             write(Path(path), text.encode())
         return text
@@ -568,16 +524,19 @@ class Solution:
             return policy.draw_plan(self.value, actions, state_names, action_names, likeliest=self._is_random)
         gap = self.runners_up().gap
         if self._is_random:  # to the value of the mixture, which is not that of its likeliest action
-            gap = gap + self.value - self.q_of(self.chosen)
-        return policy.draw(self.value, actions, gap, state_names, action_names, self.policy_names)
+            gap = gap + self._ahead - self.q_of(self.chosen)
+        quantity = "value" if self.bias is None else "bias"
+        return policy.draw(self._ahead, actions, gap, state_names, action_names, self.policy_names, quantity)
 
-    def explain(self, state: Hashable) -> Explanation:
+    def explain(self, state: Hashable, time: int | None = None) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
 
         Parameters
         ----------
         state : hashable
             Name of the state.
+        time : int, optional
+            Time step of a policy with a horizon, by default 0.
 
         Returns
         -------
@@ -587,22 +546,29 @@ class Solution:
         Raises
         ------
         ParameterError
-            If the state is unknown or terminal, or the solution has a time axis or no problem.
+            If the state is unknown or terminal, or the solution has no problem, or a time axis and an objective.
         """
-        self._require_no_time("explain")
-        problem = self._problem
+        if self.objective is not None:
+            self._require_no_time("explain")
+        if self.horizon is None and time is not None:
+            message = "time is only for solutions with a horizon; this one is the same at all times"
+            raise ParameterError(message, code="no-time-axis", argument="time", value=time)
+        problem, ahead, policy = self._problem, self._ahead, self.policy
+        if self.horizon is not None:
+            step = 0 if time is None else whole_number(time, "time", 0, self.horizon - 1)
+            ahead, policy = self.value[step + 1], np.asarray(self.policy[step])
         s = problem.model.state_index(state)
         if self.terminal[s]:
             message = f"{problem.model.state_labels.show(s)} is terminal: there is nothing to choose"
             raise ParameterError(message, code="terminal-state", argument="state", value=state, state=state)
-        chosen = int(self.chosen[s])
-        probability = float(self.policy[s, chosen]) if self._is_random else 1.0
-        stored = self._stored_q()
+        chosen = int(policy[s].argmax() if self._is_random else policy[s])
+        probability = float(policy[s, chosen]) if self._is_random else 1.0
+        stored = self._stored_q() if self.horizon is None else None
         q = stored[s] if isinstance(stored, np.ndarray) and not np.isnan(stored[s]).any() else None
         kept = None
         if self.allowed is not None:
-            kept = {self.actions[a]: float(self.policy[s, a]) for a in np.flatnonzero(self.policy[s]) if a != chosen}
-        return replace(problem.explain_state(self.value, s, chosen, q), probability=probability, kept=kept)
+            kept = {self.actions[a]: float(policy[s, a]) for a in np.flatnonzero(policy[s]) if a != chosen}
+        return replace(problem.explain_state(ahead, s, chosen, q), probability=probability, kept=kept)
 
     # -- parts ---------------------------------------------------------------------------------------------
 
@@ -624,17 +590,10 @@ class Solution:
             message = f"{method} is not for a horizon, whose policy depends on time; {way_out}"
             raise ParameterError(message, code="time-axis", method=method)
 
-    def _certificate(self) -> dict[str, Any]:
-        fields = ("residual", "error_bound", "iterations", "converged", "message")
-        record: dict[str, Any] = {name: getattr(self, name) for name in fields}
-        if self.objective is not None:
-            record |= {"objective": repr(self.objective), "objective_value": self.objective_value, "beta": self.beta}
-        return record
-
     def __repr__(self) -> str:
         first = self.value if self.horizon is None else self.value[0]
         values = f"{first.min():.6g} to {first.max():.6g}"
-        parts = [plural(first.size, "state"), f"value {values}"]
+        parts = [plural(first.size, "state"), f"{'value' if self.bias is None else 'gain'} {values}"]
         if self.horizon is not None:
             parts = [plural(self.horizon, "step"), parts[0], f"value at the start {values}"]
         if self.objective is not None:

@@ -151,14 +151,14 @@ def find_over(
 
 
 def _policy_iteration(
-    executor: Executor, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray, digits: float
+    executor: Executor, admissible: BoolArray, policy: npt.NDArray[Any] | None, over: BoolArray, digits: float
 ) -> Iterator[tuple[FloatArray, FloatArray, float]]:
     """Yield values [S] of up to ``MAX_POLICIES`` policies, these values backed up [S], and the error of the backup.
 
     This is policy iteration without a safeguard. Values are zero where it is ``over``.
     """
-    n_states, n_actions = model.admissible.shape
-    pairs = np.flatnonzero(model.admissible) if policy is None else taken_pairs(policy, n_actions)
+    n_states, n_actions = admissible.shape
+    pairs = np.flatnonzero(admissible) if policy is None else taken_pairs(policy, n_actions)
     q = np.full((n_states, n_actions), -np.inf)
     value, actions = np.zeros(n_states), np.empty(n_states, np.int64)
     for _ in range(MAX_POLICIES):
@@ -199,7 +199,7 @@ def _chain_values(chain: Chain, policy: npt.NDArray[Any], guess: FloatArray, dig
 
 
 def ending_leaks(
-    times: Executor, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
+    times: Executor, admissible: BoolArray, policy: npt.NDArray[Any] | None, over: BoolArray
 ) -> tuple[float, float]:
     """Return bounds on a leak that bound values as well as the expected time to the end does.
 
@@ -208,7 +208,7 @@ def ending_leaks(
     if over.all():
         return (1.0, 1.0)
     longest = 0.0
-    for xi, after, error in _policy_iteration(times, model, policy, over, TIME_RESIDUAL):
+    for xi, after, error in _policy_iteration(times, admissible, policy, over, TIME_RESIDUAL):
         falls = (xi - (after - 1.0))[~over]
         longest = max(longest, float(xi.max()))
         fall = float(falls.min()) - error - 4.0 * EPS * (longest + 1.0)
@@ -226,7 +226,7 @@ def guess_values(
 ) -> FloatArray:
     """Return values [S] to start a certified solver from."""
     best, least = np.zeros(over.size), np.inf
-    for value, after, error in _policy_iteration(executor, model, policy, over, GUESS_RESIDUAL):
+    for value, after, error in _policy_iteration(executor, model.admissible, policy, over, GUESS_RESIDUAL):
         change = float(abs(after - value).max())
         if not change < least:
             break
@@ -264,7 +264,7 @@ def ended_mdp(mdp: MDP, policy: Any) -> Ended:
         twin.terminal_value = np.where(over, 0.0, mdp.terminal_value)
     live = ~over[:, np.newaxis] & twin.admissible
     times = Threads(MeanRows(twin.transition, np.where(live, 1.0, 0.0), 1.0))
-    leaks = ending_leaks(times, twin, actions, over)
+    leaks = ending_leaks(times, twin.admissible, actions, over)
     executor = Threads(MeanRows(twin.transition, np.where(live, mdp.reward, 0.0), 1.0, leaks))
     left_out = None if near is None else mdp.admissible & ~near
     return Ended(twin, executor, guess_values(executor, twin, actions, over), left_out)
@@ -314,7 +314,7 @@ def ended_uncertain(
     counting = _with(model, next_state=ends, reward=np.where(over_here, 0.0, -1.0))
     counted = executor_of(counting, True)
     times = Threads(NegatedRows(counted.rows), counted.threads)
-    leaks = ending_leaks(times, model, actions, over)
+    leaks = ending_leaks(times, model.admissible, actions, over)
     executor = executor_of(_with(model, next_state=ends, reward=np.where(over_here, 0.0, entries.reward)), False)
     executor.leaks, executor.refines = leaks, False
     twin = copy.copy(model)

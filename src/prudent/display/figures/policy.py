@@ -27,8 +27,9 @@ def draw(
     states: Sequence[Any] | None,
     action_names: Sequence[Any] | None,
     policy_names: Sequence[Any],
+    quantity: str = "value",
 ) -> Figure:
-    """Return values [S] and actions [S]: state by state for few states, by action for many.
+    """Return values [S] (the axis says of which ``quantity``) and actions [S]: by state, or by action for many states.
 
     ``actions`` are indices, or ``TERMINAL``; ``gap`` [S] is the lead over the best other action, NaN where there is
     none; ``policy_names`` [S] say in words what is done.
@@ -47,7 +48,7 @@ def draw(
             at = np.flatnonzero(actions == a)
             axes.plot(value[at], at, "o", ms=6, color=hex_of(colour), ls="none")
         row_axis(axes, [label(s) for s in (range(n) if states is None else states)])
-        axes.set(xlabel="value", ylabel="state" if states is None else "", xmargin=0.06)
+        axes.set(xlabel=quantity, ylabel="state" if states is None else "", xmargin=0.06)
         beside = axes.twinx()  # the actions, at the right edge
         row_axis(beside, ["" if name is None else label(_mixture(name)) for name in policy_names])
         beside.tick_params(length=0)
@@ -62,7 +63,7 @@ def draw(
             axes.plot(value[at], row + 0.6 * spread, "o", ms=size, mew=0, color=hex_of(colours[a]), ls="none")
         counts = [f"{_action_label(action_names, a)}  ({int((actions == a).sum()):,})" for a in strips]
         row_axis(axes, counts, above=0.6, below=0.6)
-        axes.set_xlabel("value")
+        axes.set_xlabel(quantity)
         if len(colours) > len(strips):
             axes.set_ylabel(f"the {len(strips)} most frequent of {len(colours)} actions")
 
@@ -70,14 +71,14 @@ def draw(
         for a, colour in reversed(colours.items()):
             at = np.flatnonzero((actions == a) & (gap > 0.0))
             axes.plot(value[at], gap[at], "o", ms=size, mew=0, color=hex_of(colour), ls="none")
-        axes.set(xlabel="value", ylabel="lead over the best other action", yscale="log")
+        axes.set(xlabel=quantity, ylabel="lead over the best other action", yscale="log")
 
     if n <= LISTED_STATES:
         if rivals.size:
             legend.append(Entry("best other action", "neutral", mark="ring"))
-        panel = Panel("Value and action in each state", by_state)
+        panel = Panel(f"{quantity.capitalize()} and action in each state", by_state)
         return Figure("solution", "", (panel,), tuple(legend), 1, (6.4, max(2.3, 0.24 * n + 0.7)))
-    panels = [Panel(f"Values of {n:,} states, by action", by_action)]
+    panels = [Panel(f"{quantity.capitalize()} of {n:,} states, by action", by_action)]
     if (gap > 0.0).any():
         panels.append(Panel("How clear the choice is", leads))
     return Figure("solution", "", tuple(panels), tuple(legend), len(panels), (4.8, 3.4))

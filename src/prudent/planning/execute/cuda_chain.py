@@ -33,6 +33,10 @@ class GpuChain(NamedTuple):
     data: Any  # [L, S]
     reward: Any  # [S]
 
+    def with_reward(self, reward: Vector) -> GpuChain:
+        """Return the chain with another reward [S]."""
+        return self._replace(reward=reward.data)
+
     def values(self, discount: float, guess: Vector, target: float, conservative: bool) -> Vector:
         """Return the values of the chain, or ``guess`` where they are not finite."""
         answer, n = guess.copy(), guess.size

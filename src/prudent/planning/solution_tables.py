@@ -1,0 +1,117 @@
+"""Solutions as tables, datasets and records. They are read, never solved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..data.labels import label_array, plain_name
+from .acting import names_of
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+
+def _names(solution: Any, policy: Any) -> tuple[Any, ...]:
+    return names_of(policy, solution.actions, solution.terminal)
+
+
+def _is_random(solution: Any) -> bool:
+    return bool(solution.policy.ndim > solution.value.ndim)
+
+
+def table_of(solution: Any, neutral: Any, at_mean: Any) -> pandas.DataFrame:
+    """Return the table of ``Solution.to_pandas``."""
+    import pandas
+
+    chosen = solution.chosen
+    columns: dict[str, Any] = {}
+    if solution.horizon is not None:
+        columns["time"] = np.repeat(np.arange(solution.horizon), len(solution.states))
+    columns["state"] = np.tile(label_array(solution.states, len(solution.states)), solution.horizon or 1)
+    columns["action"] = label_array([name for step in np.atleast_2d(chosen) for name in _names(solution, step)])
+    if _is_random(solution):
+        columns["probability"] = solution.policy.max(axis=-1).ravel()
+    if solution.horizon is not None:
+        columns["value"] = solution.value[:-1].ravel()
+        return pandas.DataFrame(columns).infer_objects()
+    columns["value"] = solution.value
+    if solution.bias is not None:
+        columns["bias"] = solution.bias
+    if at_mean is not None:
+        columns["posterior_mean_value"] = at_mean.value
+    second, gap = solution.runners_up()
+    columns["runner_up"] = label_array(
+        [None if np.isnan(lead) else name for name, lead in zip(_names(solution, second), gap, strict=True)]
+    )
+    columns["gap"] = gap
+    evidence = None if solution.problem is None else solution.problem.evidence(chosen)
+    if evidence is not None:
+        columns["evidence"], columns["total_count"] = evidence
+    if neutral is not None:
+        columns["differs_from_neutral"] = solution.differs_from(neutral)
+    table = pandas.DataFrame(columns).infer_objects()
+    if all(type(name) is int for name in solution.actions) and not table["runner_up"].isna().all():
+        table["runner_up"] = table["runner_up"].astype("Int64")
+    return table
+
+
+def dataset_of(solution: Any) -> xarray.Dataset:
+    """Return the dataset of ``Solution.to_xarray``."""
+    import xarray
+
+    actions = label_array(solution.actions, len(solution.actions))
+    axes = ("state",) if solution.horizon is None else ("step", "state")
+    data: dict[str, Any] = {
+        "value": (axes if solution.horizon is None else ("time", "state"), solution.value),
+        "policy": ((*axes, "action"), solution.policy) if _is_random(solution) else (axes, actions[solution.policy]),
+    }
+    coords: dict[str, Any] = {"state": label_array(solution.states, len(solution.states))}
+    if solution.horizon is None:
+        data["q"] = (("state", "action"), solution.q)
+    else:
+        coords |= {"time": np.arange(solution.horizon + 1), "step": np.arange(solution.horizon)}
+    if solution.horizon is None or _is_random(solution):
+        coords["action"] = actions
+    return xarray.Dataset(data, coords=coords, attrs=_certificate(solution) | {"converged": int(solution.converged)})
+
+
+def record_of(solution: Any) -> dict[str, Any]:
+    """Return the record of ``Solution.to_json``."""
+    states = [plain_name(name) for name in solution.states]
+    rows: list[dict[str, Any]] = []
+    for time, step in enumerate(np.atleast_2d(solution.chosen)):
+        values = solution.value if solution.horizon is None else solution.value[time]
+        for state, action, value in zip(states, _names(solution, step), values, strict=True):
+            row: dict[str, Any] = {} if solution.horizon is None else {"time": time}
+            rows.append(row | {"state": state, "action": plain_name(action), "value": float(value)})
+    if _is_random(solution):
+        for row, chances in zip(rows, solution.policy.reshape(-1, solution.policy.shape[-1]).tolist(), strict=True):
+            row["probabilities"] = chances
+    record: dict[str, Any] = {
+        "actions": [plain_name(name) for name in solution.actions],
+        "policy": rows,
+        "certificate": _certificate(solution),
+    }
+    if solution.problem is not None:
+        record["discount"] = solution.problem.model.discount
+        if solution.problem.risk_name is not None:
+            record["risk"] = solution.problem.risk_name
+    return record
+
+
+def _certificate(solution: Any) -> dict[str, Any]:
+    """Return how a solution was found."""
+    fields = ("residual", "error_bound", "iterations", "converged", "message")
+    record: dict[str, Any] = {name: getattr(solution, name) for name in fields}
+    if solution.objective is not None:
+        record |= {
+            "objective": repr(solution.objective),
+            "objective_value": solution.objective_value,
+            "beta": solution.beta,
+        }
+    if solution.bias is not None:
+        record["average_reward"] = 1
+    return record
