@@ -22,7 +22,7 @@ from ..data.state_map import StateMap
 from ..display.figures import check as figures
 from ..display.figures.base import Figure
 from ..display.pages.check import render
-from ..errors import DataError, ParameterError
+from ..errors import DataError
 from ..estimation.counts import DistinctRows
 from ..estimation.designs import Design, GivenStates
 from ..estimation.honest import ALPHAS, CONFIDENCE, FOLDS, REPEATS, Difference, HonestValues, honest_values
@@ -297,12 +297,10 @@ def check(
 
     Other Parameters
     ----------------
-    features, states, columns, actions, end, gaps, truncated
+    features, states, columns, actions, end, duration, gaps, truncated
         As for ``from_log``. A choice of states that is no evidence of an improvement on the log is a serious finding.
         If it is, what the previous state, the previous action and the time add are notes: states that are cut from
         numbers hardly ever say all.
-    duration : hashable, optional
-        Not supported: honest values are of steps that take one unit of time.
     start : state or dict, optional
         Where the process begins; by default as the episodes of the log do.
     folds, repeats : int
@@ -357,9 +355,6 @@ def check(
                 "Keep what is done today, add features or collect more data."
             )
             notes.append(Finding("no-improvement", "serious", gain.low, least, np.nan, message))
-    if read.duration is not None:
-        message = "duration and gaps='duration' have no check: honest values are of steps that take one unit of time"
-        raise ParameterError(message, code="conflicting-arguments", argument="duration")
     read = close_truncated(read, truncated)
     if read.by_episode is not None and np.unique(read.episode).size < FEWEST:
         read = read._replace(by_episode=None, episode=read.episode[:0], place=read.place[:0])
@@ -480,14 +475,16 @@ class _Whole:
             return
         S, A = read.shape
         entries, policy = self.learner.entries, self.learned.policy
-        ahead = self.learner.reward + self.discount * self.values[entries.target]
+        later = self.discount if entries.duration is None else self.discount**entries.duration
+        ahead = self.learner.reward + later * self.values[entries.target]
         q = np.bincount(entries.pair, self.learner.chance * ahead, S * A).reshape(S, A)
         q[~self.learner.kept] = -np.inf
         rows = np.flatnonzero(self.learner.kept[read.state, read.action])
         pair = read.state[rows] * A + read.action[rows]
         groups, which = np.unique(np.stack((pair, read.episode[rows]), axis=1), axis=0, return_inverse=True)
         which = which.reshape(-1)
-        earned = read.times[rows] * (read.reward[rows] + self.discount * self.values[read.target[rows]])
+        then = np.broadcast_to(read.discounts(self.discount), read.state.shape)[rows]
+        earned = read.times[rows] * (read.reward[rows] + then * self.values[read.target[rows]])
         taken, total = np.bincount(which, read.times[rows]), np.bincount(which, earned)
         at, (s, a) = groups[:, 0], np.divmod(groups[:, 0], A)
         mass = self.part.seen.visits.reshape(-1)[at] + self.settings[1]

@@ -172,9 +172,6 @@ def _checked(
 
     given: dict[str, Any] = {"rng": options.seed, "threads": options.threads}
     given["start"] = start if options.start else None
-    if options.duration or options.gaps == "duration":
-        text = "Honest values are of steps that take one unit of time: the log was not checked."
-        return None, _json({"findings": [_note("durations", text)], "honest": [], "recommended": {}})
     arguments, summary = options.arguments(), model.summary
     if summary.state_map is not None:  # chosen before
         arguments |= {"features": None, "states": summary.state_choice or summary.state_map}

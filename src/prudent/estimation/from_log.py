@@ -26,7 +26,6 @@ from ..models.builders import called_outcomes, own_sources, places_in
 from ..models.log_summary import LogSummary, Pooling, SupportChange
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior, prior_counts
-from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, sums, supported
 from .groups import learn_similarity, pooled_priors
@@ -435,10 +434,7 @@ def _summary(
     dropped = dict(read.dropped)
     if not used[mine].all():
         dropped["of actions tried too seldom in their state"] = np.setdiff1d(read.row[mine], read.row[used & mine]).size
-    posterior = None
-    if facts.sd > 0.0:
-        posterior = NormalPosterior(np.zeros((axes.by_state.size, axes.by_action.size)), facts.total_sd, facts.sd)
-        posterior.pulls[...] = np.where(kept, seen.visits, 0.0)[np.ix_(axes.states, axes.actions)]
+    posterior = facts.posterior(np.where(kept, seen.visits, 0.0)[np.ix_(axes.states, axes.actions)])
     acting = seen.visits.any(axis=1)
     sizes = np.unique(entries.pair, return_counts=True)[1]
 

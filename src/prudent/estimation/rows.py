@@ -70,6 +70,10 @@ class LogRows(NamedTuple):
         kept = {name: None if values is None else values[rows] for name, values in kept.items()}
         return self._replace(**kept)._replace(**changes)
 
+    def discounts(self, discount: float) -> FloatArray | float:
+        """Return what the value of the next state of each row is worth: ``discount``, or [M] by durations."""
+        return discount if self.duration is None else discount**self.duration
+
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of states and actions."""
