@@ -1,4 +1,4 @@
-"""How often the checks of a log are right: `python -m benchmarks.check alarms|worlds|noisy|timed|power|icu --logs N --workers W`.
+"""How often the checks of a log are right: `python -m benchmarks.check STUDY --logs N --workers W`, STUDY being
 
 - ``alarms``: logs of random models that are Markov. How often does each test say otherwise at 5%, the family of tests
   at 1%, and how often is there a serious finding?

@@ -26,10 +26,10 @@ from ..errors import DataError
 from ..estimation.counts import DistinctRows
 from ..estimation.designs import Design, GivenStates
 from ..estimation.honest import ALPHAS, CONFIDENCE, FOLDS, REPEATS, Difference, HonestValues, honest_values
-from ..estimation.mapped import map_states
 from ..estimation.parts import Learned, Learner, Part, Units, first_states
-from ..estimation.rows import LogRows, close_truncated, read_columns, read_log
-from ..estimation.state_choice import MIN_COUNT, StateChoice
+from ..estimation.reading import read as read_any
+from ..estimation.rows import LogRows
+from ..estimation.state_choice import StateChoice
 from ..types import FloatArray, Label, NamesLike, PathLike, RngLike, StartLike, TableLike, TerminalLike
 from .findings import Finding, Reversal, of_coverage, of_promise, of_reversals, of_tests
 from .markov import Test, markov_tests
@@ -337,25 +337,32 @@ def check(
     """
     gamma = discount_factor(discount)
     notes = []
-    mapped = None
-    if features is not None or isinstance(states, str | StateMap | StateChoice):
-        first = prior if isinstance(prior, int | float) else 1.0
-        mapped = map_states(log, gamma, features, states, min_count, first, support, terminal, columns, end, gaps)
-    if min_count is None:
-        min_count = 1 if mapped is None else MIN_COUNT
-    if mapped is None:
-        names: Any = None if isinstance(states, str) else states
-        read = read_log(log, columns, names, actions, terminal, absorbing, end, duration, gaps)
-    else:
-        read = read_columns(mapped.held, mapped.names, actions, mapped.terminal, absorbing, None, gaps, texts=True)
-        if mapped.choice is not None and not mapped.choice.improves:
-            gain, least = mapped.choice.gain, max(mapped.choice.gap, 0.0)
-            message = (
-                f"No way to make states of the features shows a gain over what the log did: {mapped.choice.sentence}. "
-                "Keep what is done today, add features or collect more data."
-            )
-            notes.append(Finding("no-improvement", "serious", gain.low, least, np.nan, message))
-    read = close_truncated(read, truncated)
+    first = prior if isinstance(prior, int | float) else 1.0
+    read, mapped, least = read_any(
+        log,
+        gamma,
+        terminal=terminal,
+        absorbing=absorbing,
+        min_count=min_count,
+        prior=first,
+        support=support,
+        features=features,
+        states=states,
+        columns=columns,
+        actions=actions,
+        end=end,
+        duration=duration,
+        gaps=gaps,
+        truncated=truncated,
+        measured="allow",
+    )
+    if mapped is not None and mapped.choice is not None and not mapped.choice.improves:
+        gain, gap = mapped.choice.gain, max(mapped.choice.gap, 0.0)
+        message = (
+            f"No way to make states of the features shows a gain over what the log did: {mapped.choice.sentence}. "
+            "Keep what is done today, add features or collect more data."
+        )
+        notes.append(Finding("no-improvement", "serious", gain.low, gap, np.nan, message))
     if read.by_episode is not None and np.unique(read.episode).size < FEWEST:
         read = read._replace(by_episode=None, episode=read.episode[:0], place=read.place[:0])
     if read.by_episode is None:
@@ -375,7 +382,7 @@ def check(
         alphas=alphas,
         priors=priors,
         supports=supports,
-        min_count=min_count,
+        min_count=least,
         rewards=rewards,
         start=begin,
         folds=folds,
@@ -386,7 +393,7 @@ def check(
     )
     cell = honest.cells[honest.best]
     design = next(each for each in listed if each.name == cell.design)
-    whole = _Whole(design, gamma, cell.alpha or 0.0, cell.prior, cell.support, min_count, rewards, begin, threads)
+    whole = _Whole(design, gamma, cell.alpha or 0.0, cell.prior, cell.support, least, rewards, begin, threads)
     tests = markov_tests(whole.read, whole.values, gamma, random)
     past = of_tests(tests, whole.steps)
     if mapped is not None and mapped.choice is not None and mapped.choice.improves:

@@ -9,7 +9,7 @@ the judging episodes that start in each state, P and r the frequencies and mean 
     promised = the value of the policy in the posterior mean of the training part,
     honest   = mu' V,    V = r_pi + gamma P_pi V                           (judging part).
 
-Where transitions take times tau, P_pi has gamma^(tau - 1) P_pi(s', tau | s) summed over tau in the place of P_pi(s' | s).
+Where transitions take times tau, P_pi(s' | s) stands for the sum over tau of gamma^(tau - 1) P_pi(s', tau | s).
 Where rewards of the same transition vary, the policy is chosen with the posterior of their means, as by ``solve``. The
 honest value is an expectation, for which the mean rewards of the judging part suffice; that they are means of few rows
 is in the interval, which has the reward of every single row.

@@ -19,8 +19,8 @@ import numpy as np
 from scipy import linalg, sparse
 
 from ..errors import DataError, ParameterError
-from ..models.builders import own_sources, places_in
 from ..exact import cvar_normal
+from ..models.builders import own_sources, places_in
 from ..models.uncertain import UncertainMDP
 from ..planning.base import with_rewards
 from ..planning.chain import Chain
