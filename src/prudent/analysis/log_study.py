@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._support.output import write
+from ..data.columns import as_column
 from ..data.labels import label_array, plain_name
 from ..display.figures.base import Figure
 from ..display.pages.log_study import render
+from ..display.words import mixture
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
@@ -95,10 +97,13 @@ class LogStudy:
         today, solution = self.profile.today, self.profile.solutions[alpha]
         if today is None:
             return
-        usual = today.policy.argmax(axis=1)
-        names = label_array(self.model.actions, self.model.n_actions)[usual]
-        table["today"] = np.where(self.model.terminal, None, names)
-        table["today_share"] = today.policy[np.arange(usual.size), solution.chosen]
+        actions = label_array(self.model.actions, self.model.n_actions).tolist()
+        done = [
+            None if over else mixture(actions, row)
+            for over, row in zip(self.model.terminal, today.policy.tolist(), strict=True)
+        ]
+        table["today"] = as_column(done)
+        table["today_share"] = today.policy[np.arange(len(done)), solution.chosen]
         table["contribution"] = today.contributions[self.profile.alphas.index(alpha)]
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -108,8 +113,8 @@ class LogStudy:
         -------
         DataFrame
             The columns of ``Solution.to_pandas``, alpha, and time_share, the share of time spent in the state. With a
-            baseline also today, its likeliest action, today_share, how often it takes the action of the row, and
-            contribution, what the state adds to the difference of the mean returns (``RiskProfile.changes``).
+            baseline also today, its action or the shares of several, today_share, how often it takes the action of the
+            row, and contribution, what the state adds to the difference of the mean returns (``RiskProfile.changes``).
         """
         return self._policies.copy()
 

@@ -275,8 +275,7 @@ NOT_COMPARED = {"level": "today", "ahead": "", "better": "", "mark": ""}
 CHANGES = {
     "state": "{state}",
     "today": "{today}",
-    "new": "{action}",
-    "done today": "{today_share:.0%}",
+    "new": "{new}",
     "adds": "{contribution:+.3g}",
 }
 HONEST = {
@@ -300,7 +299,7 @@ def _print_table(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> Non
     from rich.console import Console
     from rich.markup import escape
 
-    right = ("value", "seen", "gain", "±", "may change", "done today", "adds", "better")
+    right = ("value", "seen", "gain", "±", "may change", "adds", "better")
     shown = table(*columns, right=right, overflow="ellipsis", no_wrap=True)
     for row in rows:
         shown.add_row(*(escape(visible(template.format(**row))) for template in columns.values()))
@@ -388,9 +387,8 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
         if today["changes"]:
             changed = f"{today['states_changed']:,} state{'s' * (today['states_changed'] != 1)}"
             print(f"\nThe recommended policy differs from today's in {changed}. What matters most:\n")
-            _print_table(CHANGES, today["changes"][:SHOWN_CHANGES])
-            print("adds: what the state adds to the difference of the mean returns. done today: how often the new")
-            print("action is taken there already.")
+            _print_table(CHANGES, [row | {"new": _mixed(row)} for row in today["changes"][:SHOWN_CHANGES]])
+            print("adds: what the state adds to the difference of the mean returns.")
     for said in study.warnings:
         print(textwrap.fill(visible(f"Caution: {said}."), 100))
 
