@@ -39,8 +39,8 @@ def mixture(names: Sequence[Label], chances: Sequence[float], most: int = 3) -> 
 
     Examples
     --------
-    >>> mixture(["drug", "wait"], [0.4, 0.6]), mixture(["drug", "wait"], [0.0, 1.0]), mixture(["a", "b"], [0.998, 0.002])
-    ('wait 60%, drug 40%', 'wait', 'a >99%, b <1%')
+    >>> mixture("ab", [0.4, 0.6]), mixture("ab", [0.0, 1.0]), mixture("ab", [0.998, 0.002])
+    ('b 60%, a 40%', 'b', 'a >99%, b <1%')
     """
     order = sorted((i for i, chance in enumerate(chances) if chance > 1e-9), key=lambda i: -chances[i])
     if len(order) == 1:
