@@ -203,8 +203,12 @@ def test_states_are_chosen_with_gaps_and_durations(options):
     assert np.isfinite(model.summary.state_choice.gain).all()
     solution = pr.BayesianRiskMDP(model, posterior, 0.0).solve()
     assert [solution.act({"x": x}) for x in (-2.0, 2.0)] == ["right", "left"]
-    report = pr.check(log, 0.9, states=model.summary.state_choice, repeats=2, **options)
+    choice = model.summary.state_choice
+    report = pr.check(log, 0.9, states=choice, repeats=2, **options)
     assert np.isfinite(report.honest.honest).all()
+    assert report.recommended.alpha == choice.alpha  # one recommendation, by solve and by check
+    assert report.recommended.design == f"{len(choice.chosen.states)} states by {choice.design}"
+    assert ("note", choice.sentence) in report.reading
 
 
 def test_what_the_log_did_is_judged_alike_in_filled_steps_and_in_rows(rng):

@@ -9,7 +9,7 @@ about the model itself: the values that policies have by episodes that they were
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +63,11 @@ class CheckReport:
         Every test of the Markov property, also those that found nothing.
     recommended : Cell
         The design, risk level, prior and support with the highest honest value; of levels that are not worse by more
-        than a standard error, the lowest.
+        than a standard error, the lowest. With ``states="auto"`` the level that was chosen with the states.
     assumed : tuple of str
         What no check of a log can confirm in full.
+    reading : tuple of (str, str)
+        Titles and texts that say what was read: rows, columns, notes.
 
     See Also
     --------
@@ -76,6 +78,7 @@ class CheckReport:
     honest: HonestValues
     tests: tuple[Test, ...]
     assumed: tuple[str, ...] = ASSUMPTIONS
+    reading: tuple[tuple[str, str], ...] = ()
 
     @property
     def recommended(self) -> Any:
@@ -128,7 +131,7 @@ class CheckReport:
         -------
         dict
             Keys findings, honest, recommended, cells (the rows of honest with prior, support and the unknown share of
-            time), log (what was done), tests, assumed and by_rows.
+            time), log (what was done), tests, assumed, by_rows and reading (how the log was read).
         """
         values, best = self.honest, self.honest.best
         cell = self.recommended
@@ -165,6 +168,7 @@ class CheckReport:
             "tests": [{name: _plain(value) for name, value in test._asdict().items()} for test in self.tests],
             "assumed": list(self.assumed),
             "by_rows": values.by_rows,
+            "reading": [list(line) for line in self.reading],
         }
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -221,6 +225,7 @@ class CheckReport:
         best, values = self.honest.best, self.honest
         cell, gain = self.recommended, self.gain()
         lines = [f"CheckReport: {len(self.serious)} serious, {len(self.findings) - len(self.serious)} notes"]
+        lines += [f"  {title:<8}{text}" for title, text in self.reading]
         lines += [f"  {finding.severity:<8}{finding.code}: {finding.message}" for finding in self.findings]
         table = values.to_pandas()[["design", "alpha", "promised", "honest", "low", "high", "unknown"]]
         table = table.round(4).astype({"alpha": object}).fillna({"alpha": "log"})
@@ -375,7 +380,9 @@ def check(
     random = generator(rng)
     priors = [positive(each, "prior") for each in np.atleast_1d(np.asarray(prior, dtype=object)).tolist()]
     supports: list[Any] = list(support) if isinstance(support, list | tuple) else [support]
-    listed = [GivenStates(read)] if designs is None else list(designs)
+    listed = list(designs or [])
+    if designs is None:
+        listed = [GivenStates(read) if mapped is None else GivenStates(read, mapped.name)]
     honest = honest_values(
         listed,
         gamma,
@@ -391,6 +398,10 @@ def check(
         rng=random,
         threads=threads,
     )
+    told = () if mapped is None else mapped.notes
+    if designs is None and mapped is not None and mapped.choice is not None:  # which chose a level with the states
+        same = honest.at(alpha=mapped.choice.alpha, prior=priors[0], support=supports[0])
+        honest = replace(honest, chosen=same[0] if same else None)
     cell = honest.cells[honest.best]
     design = next(each for each in listed if each.name == cell.design)
     whole = _Whole(design, gamma, cell.alpha or 0.0, cell.prior, cell.support, least, rewards, begin, threads)
@@ -406,7 +417,9 @@ def check(
         *of_reversals(list(whole.reversals())),
         *notes,
     ]
-    report = CheckReport(tuple(sorted(found, key=lambda finding: finding.severity != "serious")), honest, tuple(tests))
+    found.sort(key=lambda finding: finding.severity != "serious")
+    reading = (*read.lines(), *(("note", note) for note in told))
+    report = CheckReport(tuple(found), honest, tuple(tests), reading=reading)
     if strict and report.serious:
         refuse_serious(report)
     return report

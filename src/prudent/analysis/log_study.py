@@ -1,8 +1,8 @@
 """Everything that ``prudent solve`` computes from one log: policies by level, their returns, what to measure next.
 
 The value of data is expensive in large models, where it takes many solves for each source. With more than
-``MANY_SOURCES`` sources only the ``EVALUATED_SOURCES`` with the largest guess of their gain are evaluated (see
-``value_of_data``), at level 0.
+``MANY_SOURCES`` sources or ``MANY_OUTCOMES`` outcomes only the ``EVALUATED_SOURCES`` with the largest guess of their
+gain are evaluated (see ``value_of_data``); with so many sources at level 0.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pandas
 
 MANY_SOURCES = 300
+MANY_OUTCOMES = 1_500  # of all pairs together
 EVALUATED_SOURCES = 12  # of a model with many sources
 FEWER_REPLICATIONS = 50  # data sets sampled for each source of a model with many sources
 DEFAULT_DRAWS = 2_000
@@ -349,7 +350,7 @@ def next_data(
         The result of ``value_of_data``.
     """
     many: dict[str, Any] = {}
-    if model.n_sources > MANY_SOURCES:
+    if model.n_sources > MANY_SOURCES or model.entries.next_state.size > MANY_OUTCOMES:
         many = {"limit": EVALUATED_SOURCES, "replications": FEWER_REPLICATIONS}
     many |= {"exclude": exclude, "exclude_data": exclude_data}
     return value_of_data(

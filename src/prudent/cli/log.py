@@ -322,6 +322,9 @@ def _show_check(report: CheckReport) -> None:
     from ..analysis.profile import honest_lines
 
     record = report.to_dict()
+    for title, text in record["reading"]:
+        print(textwrap.fill(visible(f"{title.capitalize()}: {text}."), 100))
+    print()
     for finding in record["findings"]:
         print(
             textwrap.fill(visible(f"{finding['severity'].capitalize()}, {finding['code']}: {finding['message']}"), 100)
@@ -335,7 +338,7 @@ def _show_check(report: CheckReport) -> None:
     _print_table(HONEST, [row | {"mark": mark} for row, mark in zip(record["cells"], marks, strict=True)])
     for line in honest_lines(report.honest):
         print(f"{line[:1].upper()}{line[1:]}.")
-    print("Assumed: " + " ".join(record["assumed"]))
+    print(textwrap.fill("Assumed: " + " ".join(record["assumed"]), 100))
 
 
 def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:

@@ -65,11 +65,14 @@ def gap_error(held: TableColumns, row: int, follower: int, passage: Passage) -> 
     """Return the error about the first row after which time jumps."""
     name, steps, unit = held.used.get("step", "step"), held["step"], passage.unit
     episode, dated = cell(held["episode"], row), held.has_dates("step")
-    apart = f"elsewhere by {unit:g}"
+    places = [cell(steps, row), cell(steps, follower)]
+    apart = f"and elsewhere by {unit:g}"
     if dated:
-        apart = f"by {passage.units[row] * unit:g} seconds, and elsewhere by {unit:g}"
+        apart = f"which is {passage.units[row] * unit:g} seconds, and elsewhere {unit:g}"
+    else:
+        places = [f"{place:g}" for place in held.numbers("step")[[row, follower]]]
     message = (
-        f"{name} goes from {cell(steps, row)} to {cell(steps, follower)} in episode {episode!r} and {apart}, and "
+        f"{name} goes from {places[0]} to {places[1]} in episode {episode!r}, {apart}, and "
         "the next state is that of the next row; say what the jump means: gaps='cut' ends the episode there, "
         "gaps='fill' repeats the row with the state unchanged until then, gaps='duration' makes it one transition that "
         "takes so long (its discount is discount ** duration), and duration='COLUMN' reads how long each takes"

@@ -114,6 +114,8 @@ class HonestValues:
         Probability of the intervals.
     by_rows : bool
         Whether the log has no episodes, so that its observations were split, which hides dependence within episodes.
+    chosen : int or None
+        The recommended cell, where something else than honest values of these cells has chosen it.
     """
 
     cells: tuple[Cell, ...]
@@ -132,6 +134,7 @@ class HonestValues:
     repeats: int
     confidence: float
     by_rows: bool
+    chosen: int | None = None
 
     def difference(self, one: int, other: int) -> Difference:
         """Return how much better cell ``one`` is than cell ``other``, paired over splits and episodes."""
@@ -152,8 +155,10 @@ class HonestValues:
     @property
     def best(self) -> int:
         """The recommended policy: that with the highest honest value, or of its design, prior and support the lowest
-        level that is not worse by more than one standard error of the paired difference.
+        level that is not worse by more than one standard error of the paired difference; or the ``chosen`` one.
         """
+        if self.chosen is not None:
+            return self.chosen
         policies = [i for i, cell in enumerate(self.cells) if cell.alpha is not LOG]
         top = max(policies, key=lambda i: self.honest[i])
         rivals = [i for i in policies if self.cells[i]._replace(alpha=LOG) == self.cells[top]._replace(alpha=LOG)]

@@ -47,6 +47,12 @@ class Mapped(NamedTuple):
     choice: StateChoice | None
     notes: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        """What the states are called in tables."""
+        how = self.state_map.method if self.choice is None else self.choice.design
+        return f"{len(self.state_map.states)} states by {how}"
+
 
 def map_states(
     log: TableLike,

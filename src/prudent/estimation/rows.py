@@ -16,6 +16,7 @@ from ..data.source import TableSource
 from ..data.transitions import TransitionTable
 from ..errors import DataError, ParameterError
 from ..models.base import plural, read_terminal
+from ..models.log_summary import columns_text
 from ..types import BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 
 _LARGEST_REWARD = 1e140  # its square must be finite
@@ -72,6 +73,16 @@ class LogRows(NamedTuple):
         kept: dict[str, Any] = {name: getattr(self, name) for name in per_row}
         kept = {name: None if values is None else values[rows] for name, values in kept.items()}
         return self._replace(**kept)._replace(**changes)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return titles and texts that say what was read: rows, columns and notes."""
+        lines = [("rows", f"{self.rows:,} read, {np.unique(self.row).size:,} used")]
+        if self.dropped:
+            lost = ", ".join(f"{n:,} {why}" for why, n in self.dropped.items())
+            lines.append(("dropped", f"{sum(self.dropped.values()):,}: {lost}"))
+        if self.held.used:
+            lines.append(("columns", columns_text(self.held.used, self.held.ignored)))
+        return lines + [("note", note) for note in self.notes]
 
     def discounts(self, discount: float) -> FloatArray | float:
         """Return what the value of the next state of each row is worth: ``discount``, or [M] by durations."""
@@ -304,7 +315,13 @@ def _columns(
         named = (*named, "duration")
     if group is not None:
         named, columns = (*named, "group"), {**(columns or {}), "group": group}
-    held = source.read(("state", "action"), named=named, columns=columns)
+    try:
+        held = source.read(("state", "action"), named=named, columns=columns)
+    except DataError as error:
+        if error.code != "missing-column" or error.fields.get("column") != "state":
+            raise
+        message = f"{error}; if several columns say what the state is, such as measurements: features=[...]"
+        raise DataError(message, code="missing-column", column="state") from None
     if "next_state" not in held and "episode" not in held:
         names = [*held.used.values(), *held.ignored]
         message = (
