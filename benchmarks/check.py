@@ -1,9 +1,10 @@
-"""How often the checks of a log are right: `python -m benchmarks.check alarms|worlds|power|icu --logs N --workers W`.
+"""How often the checks of a log are right: `python -m benchmarks.check STUDY --logs N --workers W`, STUDY being
 
 - ``alarms``: logs of random models that are Markov. How often does each test say otherwise at 5%, the family of tests
   at 1%, and how often is there a serious finding?
 - ``worlds``: the same logs. True values of the policies at the level that honest values recommend and at the level that
   returns over the posterior recommend; how often the intervals hold the truth
+- ``noisy``: as ``worlds``, with rewards to which noise is added; ``timed``: with transitions that take 1, 2 or 5 units
 - ``power``: logs of models that are not Markov: two hidden types of patients, a hidden state that lasts, drift,
   CartPole with its velocities left out. How often is there a finding, and a serious one?
 - ``icu``: ICU-Sepsis with 10,000 admissions: time, honest values and the true discounted survival
@@ -15,6 +16,7 @@ OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1: the workers use all cores already.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import time
 from collections import Counter
@@ -31,6 +33,7 @@ from prudent.analysis.check import CheckReport
 LEVELS = (0.0, 0.5, 0.9)
 SHAPES = ((6, 2, 300, 10), (10, 3, 300, 10), (20, 3, 200, 15), (8, 2, 100, 12))  # states, actions, episodes, steps
 DISCOUNT = 0.95
+DURATIONS = (1, 2, 5)
 
 
 class World(NamedTuple):
@@ -41,9 +44,13 @@ class World(NamedTuple):
     start: np.ndarray  # [S]
     logging: np.ndarray  # [S, A]
     ends: bool  # whether state 0 is terminal
+    noise: float = 0.0  # standard deviation of a reward
+    lasting: np.ndarray | None = None  # [S, A, 3] chances of the durations
 
     @classmethod
-    def random(cls, rng: np.random.Generator, states: int, actions: int, ends: bool) -> World:
+    def random(
+        cls, rng: np.random.Generator, states: int, actions: int, ends: bool, noise: float = 0.0, timed: bool = False
+    ) -> World:
         """Draw a model."""
         start = rng.dirichlet(np.ones(states))
         if ends:
@@ -54,6 +61,8 @@ class World(NamedTuple):
             start / start.sum(),
             rng.dirichlet(np.full(actions, 2.0), size=states),
             ends,
+            noise,
+            rng.dirichlet(np.ones(len(DURATIONS)), size=(states, actions)) if timed else None,
         )
 
     def log(self, rng: np.random.Generator, episodes: int, steps: int) -> pandas.DataFrame:
@@ -70,11 +79,16 @@ class World(NamedTuple):
         rows = np.concatenate(parts)
         table = pandas.DataFrame(rows, columns=["episode", "step", "state", "action", "next_state"])
         table["reward"] = self.reward[rows[:, 2], rows[:, 3]]
+        if self.noise:
+            table["reward"] += self.noise * rng.normal(size=len(table))
+        if self.lasting is not None:
+            table["took"] = np.array(DURATIONS)[_draw(self.lasting[rows[:, 2], rows[:, 3]], rng)]
         return table
 
     def value(self, weights: np.ndarray) -> float:
         """Return the true value of a policy, chances of actions [S, A]."""
-        move, reward = np.einsum("sa,sat->st", weights, self.move), (weights * self.reward).sum(axis=1)
+        later = 1.0 if self.lasting is None else self.lasting @ DISCOUNT ** (np.array(DURATIONS) - 1.0)
+        move, reward = np.einsum("sa,sat->st", weights * later, self.move), (weights * self.reward).sum(axis=1)
         if self.ends:
             move[0], reward[0] = 0.0, 0.0
         return float(self.start @ np.linalg.solve(np.eye(reward.size) - DISCOUNT * move, reward))
@@ -88,11 +102,14 @@ def _draw(chances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     )
 
 
-def _random_log(seed: int) -> tuple[World, pandas.DataFrame, dict[str, Any]]:
+def _random_log(seed: int, **kind: Any) -> tuple[World, pandas.DataFrame, dict[str, Any]]:
     rng = np.random.default_rng([22, seed])
     states, actions, episodes, steps = SHAPES[seed % len(SHAPES)]
-    world = World.random(rng, states, actions, ends=bool(seed // len(SHAPES) % 2))
-    return world, world.log(rng, episodes, steps), {"terminal": [0]} if world.ends else {}
+    world = World.random(rng, states, actions, ends=bool(seed // len(SHAPES) % 2), **kind)
+    options: dict[str, Any] = {"terminal": [0]} if world.ends else {}
+    if world.lasting is not None:
+        options["duration"] = "took"
+    return world, world.log(rng, episodes, steps), options
 
 
 def alarms(seed: int) -> dict[str, float]:
@@ -107,9 +124,9 @@ def alarms(seed: int) -> dict[str, float]:
     return said | {f"serious: {code}": float(code in {each.code for each in report.serious}) for code in codes[:3]}
 
 
-def worlds(seed: int) -> dict[str, float]:
+def worlds(seed: int, **kind: Any) -> dict[str, float]:
     """Return true values of recommended policies of one log of a Markov world, and whether intervals hold the truth."""
-    world, log, options = _random_log(seed)
+    world, log, options = _random_log(seed, **kind)
     report = pr.check(log, DISCOUNT, alphas=LEVELS, rng=seed, threads=1, **options)
     model, posterior = pr.from_log(log, DISCOUNT, **options)
     profile = pr.risk_profile(model, posterior, LEVELS, start=model.summary.starts, draws=500, rng=seed, threads=1)
@@ -244,6 +261,8 @@ def _icu(seed: int) -> dict[str, float]:
 STUDIES: dict[str, Callable[[int], dict[str, float]]] = {
     "alarms": alarms,
     "worlds": worlds,
+    "noisy": functools.partial(worlds, noise=0.5),
+    "timed": functools.partial(worlds, timed=True),
     "power": power,
     "icu": _icu,
 }

@@ -91,11 +91,24 @@ def test_today_itself_changes_nothing(log):
     assert abs(profile.returns["difference"].values) < 1e-9
 
 
+def test_a_mixed_policy_of_today_is_shown_with_its_shares(log, tmp_path):
+    """Never "wait -> wait"."""
+    study = study_log(*log, 0.9, start="ill", draws=30)
+    for table in (study.profile.changes(), study.to_pandas()):
+        shown = table.set_index("state").loc[["ill", "weak"], "today"].tolist()
+        assert all(" " in text and text.count("%") == 2 for text in shown)
+    page = study.report(tmp_path / "page.html").read_text()
+    assert study.profile.changes()["today"].iloc[0] in page
+    pure = study_log(*log, 0.9, start="ill", draws=30, baseline={"ill": "wait", "weak": "wait"})
+    assert set(pure.to_pandas()["today"].dropna()) == {"wait"}
+
+
 def test_a_study_has_today_on_every_table(log, tmp_path):
     study = study_log(*log, (0, 0.9), start="ill", draws=30)
     table = study.to_pandas()
     rows = table[table["alpha"] == 0.0].set_index("state")
-    assert rows.loc["ill", "today"] == "wait"
+    assert rows.loc["ill", "today"].startswith("wait 9")
+    assert ", drug " in rows.loc["ill", "today"]
     assert rows.loc["ill", "action"] == "drug"
     assert 0 < rows.loc["ill", "today_share"] < 0.1
     assert pd.isna(rows.loc["well", "today"])

@@ -36,7 +36,8 @@ def test_today_is_on_the_screen_and_in_the_files(call, tmp_path):
     record = json.loads((tmp_path / "policy" / "policy.json").read_text())
     assert record["today"]["changes"][0]["action"] == "drug"
     assert record["levels"][0]["probability_better"] > 0.5
-    assert pandas.read_csv(tmp_path / "policy" / "policy.csv")["today"].dropna().tolist() == ["wait"]
+    assert pandas.read_csv(tmp_path / "policy" / "policy.csv")["today"].dropna().tolist() == ["wait 96%, drug 4%"]
+    assert "wait 96%, drug 4%" in out
     assert "What changes" in (tmp_path / "policy" / "report.html").read_text()
     code, out, _ = call("solve", *TERMINAL, "--alpha", "0", "--baseline", "none")
     assert code == 0

@@ -120,6 +120,113 @@ def test_values_as_they_are():
     assert len(model.summary.states) == 6
 
 
+# --- features and everything else ------------------------------------------------------------------------
+
+
+def uneven(rng, episodes=12, done=True):
+    """Return a log of pressures with gaps in its steps, two sites and durations of its own."""
+    rows = []
+    for e in range(episodes):
+        step = np.cumsum(rng.choice([1, 1, 1, 3], size=6)) + 5
+        for i, t in enumerate(step.tolist()):
+            over = done and i == 5
+            rows.append((e, t, "north" if e % 2 else "south", float(rng.integers(50, 130)), i == 5, over))
+    log = pd.DataFrame(rows, columns=["episode", "step", "site", "pressure", "last", "done"])
+    log["action"] = rng.choice(["drug", "wait"], len(log))
+    log["reward"] = rng.integers(0, 3, len(log)).astype(float)
+    until = log["step"].shift(-1) - log["step"]
+    log["took"] = np.where(log["last"], 1.0, until)
+    return log.drop(columns="last").sample(frac=1.0, random_state=2)  # rows in any order
+
+
+def with_states(log):
+    """Return the same log with the states of the map as a column, and its end as a row without an action."""
+    fitted = CUTS.fit(log)
+    plain = log.assign(state=fitted.transform(log)).drop(columns="pressure")
+    last = plain[plain["done"]]
+    ends = last.assign(step=last["step"] + 1, state="end", action=None, reward=np.nan, took=1.0)
+    return pd.concat([plain, ends]).drop(columns="done")
+
+
+COMBINED = {
+    "cut": {"gaps": "cut"},
+    "fill": {"gaps": "fill"},
+    "duration": {"gaps": "duration"},
+    "a column of durations": {"duration": "took"},
+    "groups": {"gaps": "cut", "group": "site"},
+    "groups and durations": {"gaps": "duration", "group": "site"},
+    "groups and filled gaps": {"gaps": "fill", "group": "site"},
+}
+
+
+@pytest.mark.parametrize("options", COMBINED.values(), ids=COMBINED.keys())
+@pytest.mark.parametrize("done", [True, False], ids=["ended", "cut off"])
+def test_features_are_a_column_of_states(rng, options, done):
+    """States by a map and the same states in a column make the same model, whatever else is asked for."""
+    log = uneven(rng, done=done)
+    ends = {"terminal": ["end"]} if done else {}
+    made, by_map = from_log(log, 0.9, states=CUTS, min_count=1, **options)
+    names = made.summary.states
+    told, by_column = from_log(with_states(log), 0.9, states=names, **ends, **options)
+    assert made == told
+    assert by_map == by_column
+    assert made.summary.starts == told.summary.starts
+
+
+@pytest.mark.parametrize("gaps", ["cut", "fill", "duration"])
+def test_features_of_another_log_are_a_prior(rng, gaps):
+    log, other = uneven(rng), uneven(rng, 30)
+    made, by_map = from_log(log, 0.9, states=CUTS, min_count=1, gaps=gaps, prior_from=other)
+    told, by_column = from_log(
+        with_states(log), 0.9, states=made.summary.states, terminal=["end"], gaps=gaps, prior_from=with_states(other)
+    )
+    assert made == told
+    assert by_map == by_column
+    assert by_map.prior.sum() > by_map.prior.shape[0] + 1.0  # the other log is in it
+
+
+def test_gaps_with_features_are_an_error(rng):
+    with refused(DataError, "gap", column="step"):
+        from_log(uneven(rng), 0.9, states=CUTS)
+    with refused(ParameterError, "conflicting-arguments", argument="prior_from"):
+        from_log(uneven(rng), 0.9, states=CUTS, gaps="cut", group="site", prior_from=uneven(rng))
+    with refused(DataError, "missing-column", column="hospital"):
+        from_log(uneven(rng), 0.9, states=CUTS, gaps="cut", group="hospital")
+
+
+@pytest.mark.parametrize("options", [{"gaps": "fill"}, {"gaps": "duration"}, {"duration": "took"}])
+def test_states_are_chosen_with_gaps_and_durations(options):
+    log = walk(np.random.default_rng(8), 40, 8)
+    log["step"] += 2 * (log["step"] > 4)
+    log["took"] = np.where(log["step"] == 4, 3.0, 1.0)
+    model, posterior = from_log(log, 0.9, features=["x"], **options)
+    assert np.isfinite(model.summary.state_choice.gain).all()
+    solution = pr.BayesianRiskMDP(model, posterior, 0.0).solve()
+    assert [solution.act({"x": x}) for x in (-2.0, 2.0)] == ["right", "left"]
+    choice = model.summary.state_choice
+    report = pr.check(log, 0.9, states=choice, repeats=2, **options)
+    assert np.isfinite(report.honest.honest).all()
+    assert report.recommended.alpha == choice.alpha  # one recommendation, by solve and by check
+    assert report.recommended.design == f"{len(choice.chosen.states)} states by {choice.design}"
+    assert ("note", choice.sentence) in report.reading
+
+
+def test_what_the_log_did_is_judged_alike_in_filled_steps_and_in_rows(rng):
+    """Steps that are left out and filled in again are the same log: values of what it did agree exactly."""
+    log = walk(rng, 20, 8)
+    whole = log.loc[log.index.repeat(np.where(log["step"] == 3, 3, 1))].copy()
+    whole["step"] = whole.groupby("episode").cumcount()
+    gone = log.assign(step=log["step"] + 2 * (log["step"] > 3))
+    makers = [pr.StateMap(["x"], method="cuts", cuts={"x": [0.0]})]
+    one, other = (
+        choose_states(table, ["x"], 0.9, candidates=makers, alphas=[0.0], **options)
+        for table, options in ((whole, {}), (gone, {"gaps": "fill"}))
+    )
+    assert one.opinions.gap["cuts"] == pytest.approx(other.opinions.gap["cuts"], abs=1e-9)
+    assert one.opinions.gain["cuts", 0.0]["cuts"] == pytest.approx(other.opinions.gain["cuts", 0.0]["cuts"], abs=1e-9)
+    assert one.honest.honest == pytest.approx(other.honest.honest, abs=1e-9)
+
+
 # --- the choice of states --------------------------------------------------------------------------------
 
 

@@ -10,15 +10,18 @@ import pytest
 from refusals import refused
 
 from prudent.errors import DataError, ParameterError
+from prudent.estimation.counts import DistinctRows
 from prudent.estimation.designs import GivenStates, MappedStates
 from prudent.estimation.honest import honest_values
+from prudent.estimation.parts import Learner, Part
 from prudent.estimation.rows import read_log
+from prudent.planning.problem import BayesianRiskMDP
 
 COLUMNS = ["episode", "step", "state", "action", "next_state", "reward"]
 
 
-def read(table, terminal=()):
-    return read_log(table, None, None, None, terminal, (), None)
+def read(table, terminal=(), duration=None):
+    return read_log(table, None, None, None, terminal, (), None, duration)
 
 
 def bandit_log(rng, episodes=60, steps=10, gain=0.5, states=1):
@@ -61,6 +64,73 @@ def test_intervals_hold_the_truth(seed):
         found = honest_values(GivenStates(read(bandit_log(rng, states=3))), 0.9, alphas=[0.0])
         held += found.low[0] <= 0.5 / 0.1 <= found.high[0] and found.low[1] <= 0.25 / 0.1 <= found.high[1]
     assert held >= 9  # each of two intervals holds with 90% or more: below 9 of 20 with a chance under 1e-6
+
+
+# -- durations and unknown rewards -------------------------------------------------------------------------
+
+
+def test_long_transitions_are_judged_by_what_is_left_after_them():
+    one = [(0, 0, "a", "x", "b", 1.0, 3), (0, 1, "b", "x", "a", 0.0, 1), (0, 2, "a", "y", "b", 2.0, 2)]
+    one += [(0, 3, "b", "x", "end", 3.0, 7)]
+    rows = [(e, *row[1:]) for e in range(400) for row in one]
+    table = pandas.DataFrame(rows, columns=[*COLUMNS, "took"])
+    found = honest_values(GivenStates(read(table, ["end"], "took")), 0.9)
+    # the policy takes y in a: V(a) = 2 + 0.9^2 V(b), V(b) = 0.5 (0.9 V(a)) + 0.5 * 3
+    chosen = np.linalg.solve([[1.0, -0.81], [-0.45, 1.0]], [2.0, 1.5])[0]
+    both = 0.5 * (0.9**3 + 0.9**2)
+    done = np.linalg.solve([[1.0, -both], [-0.45, 1.0]], [1.5, 1.5])[0]
+    assert found.honest[:3] == pytest.approx(chosen, abs=1e-3)  # what is guessed weighs 1 / (1 + 200^2)
+    assert found.honest[3] == pytest.approx(done, abs=1e-9)
+    assert found.error == pytest.approx(0.0, abs=1e-6)
+    assert found.promised[3] == pytest.approx(done, abs=1e-9)
+
+
+def test_intervals_hold_the_truth_where_transitions_take_long(seed):
+    """V = r / (1 - E[gamma^tau]): tau is 1 or 4 after action 1, which earns more, and 1 after action 0."""
+    held = 0
+    later = 0.5 * (0.9 + 0.9**4)
+    for i in range(20):
+        rng = np.random.default_rng([seed, i])
+        table = bandit_log(rng, gain=2.0, states=2)
+        table["took"] = np.where(table["action"] == 1, rng.choice([1, 4], len(table)), 1)
+        found = honest_values(GivenStates(read(table, duration="took")), 0.9, alphas=[0.0])
+        held += found.low[0] <= 2.0 / (1.0 - later) <= found.high[0]
+        held += found.low[1] <= 1.0 / (1.0 - 0.5 * (later + 0.9)) <= found.high[1]
+    assert held >= 26  # each of two intervals holds with 90% or more, and both depend: 26 of 40 is 4.7 sd of 20 pairs
+
+
+def learner(table, terminal=()):
+    rows = read(table, terminal)
+    part = Part.of(DistinctRows.of(rows, by_reward=False).weighted(rows, rows.times), rows)
+    return Learner.of(rows, part.seen, 0.9, 1.0, "state", 1, "mean")
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.9, -0.5])
+def test_parts_are_solved_with_unknown_rewards(rng, alpha):
+    """The values of a part are those of the exact problem, up to a tenth of what unknown rewards change."""
+    learned = learner(bandit_log(rng, 12, 10, states=3))
+    assert learned.unknown is not None
+    exact = BayesianRiskMDP(learned.model, learned.posterior, alpha, reward_posterior=learned.unknown).solve(tol=1e-3)
+    known = BayesianRiskMDP(learned.model, learned.posterior, alpha, reward_posterior="certain").solve()
+    found = next(learned.policies([alpha]))
+    assert abs(found.value - exact.value).max() < 0.1 * abs(known.value - exact.value).max()
+
+
+def test_unknown_rewards_decide_for_the_policy_of_a_part():
+    """Action 1 earned 1.1 on average in two rows, action 0 earned 1 in a hundred: caution knows which to trust."""
+    rewards = {0: [0.0, 2.0] * 50, 1: [0.1, 2.1]}
+    rows = [(e, e, "a", action, "a", r) for action, seen in rewards.items() for e, r in enumerate(seen)]
+    learned = learner(pandas.DataFrame(rows, columns=COLUMNS))
+    assert [each.policy.tolist() for each in learned.policies([0.0, 0.9])] == [[1], [0]]
+
+
+def test_the_spread_of_rewards_is_that_of_the_part():
+    rows = [(e, 0, "a", "x", "a", float(r)) for e, r in enumerate([0, 2] * 20 + [0, 200] * 20)]
+    log = read(pandas.DataFrame(rows, columns=COLUMNS))
+    distinct = DistinctRows.of(log, by_reward=False)
+    half = np.where(np.arange(80) < 40, 1.0, 0.0)
+    learned = Learner.of(log, Part.of(distinct.weighted(log, half), log).seen, 0.9, 1.0, "state", 1, "mean")
+    assert learned.unknown.noise_sd == pytest.approx(np.std([0, 2] * 20, ddof=1))
 
 
 def test_states_that_are_noise_promise_what_is_not_there(rng):

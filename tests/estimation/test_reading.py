@@ -10,6 +10,7 @@ from refusals import refused
 from typer.testing import CliRunner
 
 import prudent as pr
+from prudent.cli.errors import in_options
 from prudent.cli.main import app
 from prudent.errors import DataError, ParameterError
 from prudent.estimation import from_log
@@ -80,6 +81,32 @@ def test_every_command_says_how_columns_were_read(tmp_path, command):
     assert ["columns", "state is 's', action, next_state, reward; not used: 'weight'"] in record["summary"]
     if out:
         assert "not used: &#x27;weight&#x27;" in (tmp_path / "policy" / "report.html").read_text()
+
+
+def test_check_says_how_columns_were_read(tmp_path, rng):
+    log = tmp_path / "log.csv"
+    rows = {"episode": np.repeat(np.arange(8), 4), "state": "on", "action": rng.choice(["a", "b"], 32), "weight": 81.5}
+    pd.DataFrame(rows).assign(next_state="on", reward=1.0).to_csv(log, index=False)
+    shown = " ".join(run("check", log, "--out", tmp_path / "check").split())
+    assert "Rows: 32 read, 32 used." in shown
+    assert "not used: 'weight'." in shown
+    record = json.loads((tmp_path / "check" / "check.json").read_text())
+    assert ["rows", "32 read, 32 used"] in record["reading"]
+    assert "not used: &#x27;weight&#x27;" in (tmp_path / "check" / "check.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("table", "option"),
+    [
+        (pd.DataFrame({"episode": [1, 1], "glucose": [5.0, 6.0], "action": "a", "reward": 0.0}), "--features"),
+        (pd.DataFrame({"episode": 1, "step": [0, 1, 5], "state": "a", "action": "a", "reward": 0.0}), "--gaps"),
+    ],
+    ids=["no state", "a gap"],
+)
+def test_errors_name_the_option_that_helps(tmp_path, table, option):
+    table.to_csv(tmp_path / "log.csv", index=False)
+    result = CliRunner().invoke(app, ["solve", str(tmp_path / "log.csv")])
+    assert option in in_options(result.exception)
 
 
 def test_noisy_rewards_on_the_page(tmp_path, rng):
@@ -195,6 +222,35 @@ def test_gaps_are_not_bridged():
     shuffled = GAP.sample(frac=1.0, random_state=3)
     with refused(DataError, "gap", column="step"):
         from_log(shuffled, 0.9)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["%Y-%m-%d %H:%M", "%d.%m.%Y %H:%M", "%Y-%m-%dT%H:%M:%S+02:00", None],
+    ids=["ISO", "dots", "zone", "objects"],
+)
+def test_dates_order_episodes_and_show_gaps(written):
+    """A time column of dates is read as times: in any order of the rows, and with the same gaps as numbers."""
+    dates = pd.Timestamp("2024-01-31 22:00") + pd.to_timedelta(GAP["step"], unit="h")
+    cells = dates if written is None else dates.dt.strftime(written)
+    dated = GAP.drop(columns="step").assign(time=cells).sample(frac=1.0, random_state=3)
+    with refused(DataError, "gap", column="step", value=3.0 * 3600, expected=3600.0):
+        from_log(dated, 0.9)
+    for gaps in ("cut", "fill", "duration"):
+        assert transitions(dated, gaps=gaps) == transitions(GAP, gaps=gaps)
+
+
+def test_what_is_no_date_among_dates_is_refused():
+    dates = ["2024-01-01", "2024-01-02", "1/3/2024", "2024-01-04", "2024-01-01", "2024-01-02", "2024-01-03"]
+    with refused(DataError, "not-finite", column="step", row=2):
+        from_log(GAP.assign(step=dates), 0.9)
+    with refused(DataError, "not-finite", column="step"):
+        from_log(GAP.assign(step=["one", "two", "three", "four", "one", "two", "three"]), 0.9)
+
+
+def test_rows_that_are_there_twice_are_refused():
+    with refused(DataError, "duplicate-row", column="step", row=7):
+        from_log(pd.concat([GAP, GAP.iloc[[4]]], ignore_index=True), 0.9, gaps="cut")
 
 
 def test_a_gap_cuts_the_episode():

@@ -9,7 +9,7 @@ about the model itself: the values that policies have by episodes that they were
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,14 @@ from ..data.state_map import StateMap
 from ..display.figures import check as figures
 from ..display.figures.base import Figure
 from ..display.pages.check import render
-from ..errors import DataError, ParameterError
+from ..errors import DataError
 from ..estimation.counts import DistinctRows
 from ..estimation.designs import Design, GivenStates
 from ..estimation.honest import ALPHAS, CONFIDENCE, FOLDS, REPEATS, Difference, HonestValues, honest_values
-from ..estimation.mapped import map_states
 from ..estimation.parts import Learned, Learner, Part, Units, first_states
-from ..estimation.rows import LogRows, close_truncated, read_columns, read_log
-from ..estimation.state_choice import MIN_COUNT, StateChoice
+from ..estimation.reading import read as read_any
+from ..estimation.rows import LogRows
+from ..estimation.state_choice import StateChoice
 from ..types import FloatArray, Label, NamesLike, PathLike, RngLike, StartLike, TableLike, TerminalLike
 from .findings import Finding, Reversal, of_coverage, of_promise, of_reversals, of_tests
 from .markov import Test, markov_tests
@@ -63,9 +63,11 @@ class CheckReport:
         Every test of the Markov property, also those that found nothing.
     recommended : Cell
         The design, risk level, prior and support with the highest honest value; of levels that are not worse by more
-        than a standard error, the lowest.
+        than a standard error, the lowest. With ``states="auto"`` the level that was chosen with the states.
     assumed : tuple of str
         What no check of a log can confirm in full.
+    reading : tuple of (str, str)
+        Titles and texts that say what was read: rows, columns, notes.
 
     See Also
     --------
@@ -76,6 +78,7 @@ class CheckReport:
     honest: HonestValues
     tests: tuple[Test, ...]
     assumed: tuple[str, ...] = ASSUMPTIONS
+    reading: tuple[tuple[str, str], ...] = ()
 
     @property
     def recommended(self) -> Any:
@@ -128,7 +131,7 @@ class CheckReport:
         -------
         dict
             Keys findings, honest, recommended, cells (the rows of honest with prior, support and the unknown share of
-            time), log (what was done), tests, assumed and by_rows.
+            time), log (what was done), tests, assumed, by_rows and reading (how the log was read).
         """
         values, best = self.honest, self.honest.best
         cell = self.recommended
@@ -165,6 +168,7 @@ class CheckReport:
             "tests": [{name: _plain(value) for name, value in test._asdict().items()} for test in self.tests],
             "assumed": list(self.assumed),
             "by_rows": values.by_rows,
+            "reading": [list(line) for line in self.reading],
         }
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -221,6 +225,7 @@ class CheckReport:
         best, values = self.honest.best, self.honest
         cell, gain = self.recommended, self.gain()
         lines = [f"CheckReport: {len(self.serious)} serious, {len(self.findings) - len(self.serious)} notes"]
+        lines += [f"  {title:<8}{text}" for title, text in self.reading]
         lines += [f"  {finding.severity:<8}{finding.code}: {finding.message}" for finding in self.findings]
         table = values.to_pandas()[["design", "alpha", "promised", "honest", "low", "high", "unknown"]]
         table = table.round(4).astype({"alpha": object}).fillna({"alpha": "log"})
@@ -297,12 +302,10 @@ def check(
 
     Other Parameters
     ----------------
-    features, states, columns, actions, end, gaps, truncated
+    features, states, columns, actions, end, duration, gaps, truncated
         As for ``from_log``. A choice of states that is no evidence of an improvement on the log is a serious finding.
         If it is, what the previous state, the previous action and the time add are notes: states that are cut from
         numbers hardly ever say all.
-    duration : hashable, optional
-        Not supported: honest values are of steps that take one unit of time.
     start : state or dict, optional
         Where the process begins; by default as the episodes of the log do.
     folds, repeats : int
@@ -339,28 +342,32 @@ def check(
     """
     gamma = discount_factor(discount)
     notes = []
-    mapped = None
-    if features is not None or isinstance(states, str | StateMap | StateChoice):
-        first = prior if isinstance(prior, int | float) else 1.0
-        mapped = map_states(log, gamma, features, states, min_count, first, support, terminal, columns, end, gaps)
-    if min_count is None:
-        min_count = 1 if mapped is None else MIN_COUNT
-    if mapped is None:
-        names: Any = None if isinstance(states, str) else states
-        read = read_log(log, columns, names, actions, terminal, absorbing, end, duration, gaps)
-    else:
-        read = read_columns(mapped.held, mapped.names, actions, mapped.terminal, absorbing, None, gaps, texts=True)
-        if mapped.choice is not None and not mapped.choice.improves:
-            gain, least = mapped.choice.gain, max(mapped.choice.gap, 0.0)
-            message = (
-                f"No way to make states of the features shows a gain over what the log did: {mapped.choice.sentence}. "
-                "Keep what is done today, add features or collect more data."
-            )
-            notes.append(Finding("no-improvement", "serious", gain.low, least, np.nan, message))
-    if read.duration is not None:
-        message = "duration and gaps='duration' have no check: honest values are of steps that take one unit of time"
-        raise ParameterError(message, code="conflicting-arguments", argument="duration")
-    read = close_truncated(read, truncated)
+    first = prior if isinstance(prior, int | float) else 1.0
+    read, mapped, least = read_any(
+        log,
+        gamma,
+        terminal=terminal,
+        absorbing=absorbing,
+        min_count=min_count,
+        prior=first,
+        support=support,
+        features=features,
+        states=states,
+        columns=columns,
+        actions=actions,
+        end=end,
+        duration=duration,
+        gaps=gaps,
+        truncated=truncated,
+        measured="allow",
+    )
+    if mapped is not None and mapped.choice is not None and not mapped.choice.improves:
+        gain, gap = mapped.choice.gain, max(mapped.choice.gap, 0.0)
+        message = (
+            f"No way to make states of the features shows a gain over what the log did: {mapped.choice.sentence}. "
+            "Keep what is done today, add features or collect more data."
+        )
+        notes.append(Finding("no-improvement", "serious", gain.low, gap, np.nan, message))
     if read.by_episode is not None and np.unique(read.episode).size < FEWEST:
         read = read._replace(by_episode=None, episode=read.episode[:0], place=read.place[:0])
     if read.by_episode is None:
@@ -373,14 +380,16 @@ def check(
     random = generator(rng)
     priors = [positive(each, "prior") for each in np.atleast_1d(np.asarray(prior, dtype=object)).tolist()]
     supports: list[Any] = list(support) if isinstance(support, list | tuple) else [support]
-    listed = [GivenStates(read)] if designs is None else list(designs)
+    listed = list(designs or [])
+    if designs is None:
+        listed = [GivenStates(read) if mapped is None else GivenStates(read, mapped.name)]
     honest = honest_values(
         listed,
         gamma,
         alphas=alphas,
         priors=priors,
         supports=supports,
-        min_count=min_count,
+        min_count=least,
         rewards=rewards,
         start=begin,
         folds=folds,
@@ -389,9 +398,13 @@ def check(
         rng=random,
         threads=threads,
     )
+    told = () if mapped is None else mapped.notes
+    if designs is None and mapped is not None and mapped.choice is not None:  # which chose a level with the states
+        same = honest.at(alpha=mapped.choice.alpha, prior=priors[0], support=supports[0])
+        honest = replace(honest, chosen=same[0] if same else None)
     cell = honest.cells[honest.best]
     design = next(each for each in listed if each.name == cell.design)
-    whole = _Whole(design, gamma, cell.alpha or 0.0, cell.prior, cell.support, min_count, rewards, begin, threads)
+    whole = _Whole(design, gamma, cell.alpha or 0.0, cell.prior, cell.support, least, rewards, begin, threads)
     tests = markov_tests(whole.read, whole.values, gamma, random)
     past = of_tests(tests, whole.steps)
     if mapped is not None and mapped.choice is not None and mapped.choice.improves:
@@ -404,7 +417,9 @@ def check(
         *of_reversals(list(whole.reversals())),
         *notes,
     ]
-    report = CheckReport(tuple(sorted(found, key=lambda finding: finding.severity != "serious")), honest, tuple(tests))
+    found.sort(key=lambda finding: finding.severity != "serious")
+    reading = (*read.lines(), *(("note", note) for note in told))
+    report = CheckReport(tuple(found), honest, tuple(tests), reading=reading)
     if strict and report.serious:
         refuse_serious(report)
     return report
@@ -480,14 +495,16 @@ class _Whole:
             return
         S, A = read.shape
         entries, policy = self.learner.entries, self.learned.policy
-        ahead = self.learner.reward + self.discount * self.values[entries.target]
+        later = self.discount if entries.duration is None else self.discount**entries.duration
+        ahead = self.learner.reward + later * self.values[entries.target]
         q = np.bincount(entries.pair, self.learner.chance * ahead, S * A).reshape(S, A)
         q[~self.learner.kept] = -np.inf
         rows = np.flatnonzero(self.learner.kept[read.state, read.action])
         pair = read.state[rows] * A + read.action[rows]
         groups, which = np.unique(np.stack((pair, read.episode[rows]), axis=1), axis=0, return_inverse=True)
         which = which.reshape(-1)
-        earned = read.times[rows] * (read.reward[rows] + self.discount * self.values[read.target[rows]])
+        then = np.broadcast_to(read.discounts(self.discount), read.state.shape)[rows]
+        earned = read.times[rows] * (read.reward[rows] + then * self.values[read.target[rows]])
         taken, total = np.bincount(which, read.times[rows]), np.bincount(which, earned)
         at, (s, a) = groups[:, 0], np.divmod(groups[:, 0], A)
         mass = self.part.seen.visits.reshape(-1)[at] + self.settings[1]

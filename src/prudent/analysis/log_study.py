@@ -1,8 +1,8 @@
 """Everything that ``prudent solve`` computes from one log: policies by level, their returns, what to measure next.
 
 The value of data is expensive in large models, where it takes many solves for each source. With more than
-``MANY_SOURCES`` sources only the ``EVALUATED_SOURCES`` with the largest guess of their gain are evaluated (see
-``value_of_data``), at level 0.
+``MANY_SOURCES`` sources or ``MANY_OUTCOMES`` outcomes only the ``EVALUATED_SOURCES`` with the largest guess of their
+gain are evaluated (see ``value_of_data``); with so many sources at level 0.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._support.output import write
+from ..data.columns import as_column
 from ..data.labels import label_array, plain_name
 from ..display.figures.base import Figure
 from ..display.pages.log_study import render
+from ..display.words import mixture
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     import pandas
 
 MANY_SOURCES = 300
+MANY_OUTCOMES = 1_500  # of all pairs together
 EVALUATED_SOURCES = 12  # of a model with many sources
 FEWER_REPLICATIONS = 50  # data sets sampled for each source of a model with many sources
 DEFAULT_DRAWS = 2_000
@@ -120,10 +123,13 @@ class LogStudy:
         today = self.profile.today
         if today is None:
             return
-        usual = today.policy.argmax(axis=1)
-        names = label_array(self.model.actions, self.model.n_actions)[usual]
-        table["today"] = np.where(self.model.terminal, None, names)
-        table["today_share"] = today.policy[np.arange(usual.size), solution.chosen]
+        actions = label_array(self.model.actions, self.model.n_actions).tolist()
+        done = [
+            None if over else mixture(actions, row)
+            for over, row in zip(self.model.terminal, today.policy.tolist(), strict=True)
+        ]
+        table["today"] = as_column(done)
+        table["today_share"] = today.policy[np.arange(len(done)), solution.chosen]
         table["contribution"] = today.contributions[self.profile.alphas.index(alpha)]
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -133,9 +139,9 @@ class LogStudy:
         -------
         DataFrame
             The columns of ``Solution.to_pandas``, alpha, and time_share, the share of time spent in the state. With a
-            baseline also today, its likeliest action, today_share, how often it takes the action of the row, and
-            contribution, what the state adds to the difference of the mean returns (``RiskProfile.changes``). With a
-            horizon there is a row for each time as well, with the column time.
+            baseline also today, its action or the shares of several, today_share, how often it takes the action of the
+            row, and contribution, what the state adds to the difference of the mean returns (``RiskProfile.changes``).
+            With a horizon there is a row for each time as well, with the column time.
         """
         return self._policies.copy()
 
@@ -399,7 +405,7 @@ def next_data(
         The result of ``value_of_data``.
     """
     many: dict[str, Any] = {}
-    if model.n_sources > MANY_SOURCES:
+    if model.n_sources > MANY_SOURCES or model.entries.next_state.size > MANY_OUTCOMES:
         many = {"limit": EVALUATED_SOURCES, "replications": FEWER_REPLICATIONS}
     many |= {"exclude": exclude, "exclude_data": exclude_data, "horizon": horizon, "terminal_value": terminal_value}
     return value_of_data(

@@ -90,7 +90,8 @@ def markov_tests(
     """
     which = _some_episodes(read, rng)
     reward = 0.0 if read.reward is None else read.reward[which]
-    target = reward + discount * value[read.target[which]]
+    later = np.broadcast_to(read.discounts(discount), read.state.shape)[which]
+    target = reward + later * value[read.target[which]]
     pair = read.state[which] * read.shape[1] + read.action[which]
     tests: list[Test] = []
     if read.by_episode is None:

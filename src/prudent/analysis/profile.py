@@ -196,9 +196,10 @@ class RiskProfile:
         Returns
         -------
         DataFrame
-            Columns state, action (of the level; the likeliest), probability, today (the likeliest action today),
-            today_share (how often today's policy takes the new action), time_share and contribution, which is what
-            the state adds to the difference of the mean returns at the posterior mean, by which rows are ordered.
+            Columns state, action (of the level; the likeliest), probability, today (the action of today, or the shares
+            of several), today_share (how often today's policy takes the new action), time_share and contribution,
+            which is what the state adds to the difference of the mean returns at the posterior mean, by which rows are
+            ordered.
 
         Raises
         ------

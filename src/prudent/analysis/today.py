@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.columns import as_column
+from ..display.words import mixture
 from ..models.mdp import MDP
 from ..planning.known_problem import KnownProblem
 from ..planning.solve import evaluate
@@ -86,20 +87,21 @@ class Today:
         Returns
         -------
         DataFrame
-            Columns state, action (the likeliest of the new policy), probability, today (the likeliest action today),
-            today_share (how often today's policy takes the new action), time_share and contribution.
+            Columns state, action (the likeliest of the new policy), probability, today (the action of today, or the
+            shares of several: "wait 60%, drug 40%"), today_share (how often today's policy takes the new action),
+            time_share and contribution.
         """
         import pandas
 
         differs = np.flatnonzero(abs(policy - self.policy).max(axis=1) > SAME)
         gain = self.contributions[level]
         order = differs[np.lexsort((differs, -shares[differs], -abs(gain[differs])))]
-        new, old = policy[order].argmax(axis=1), self.policy[order].argmax(axis=1)
+        new = policy[order].argmax(axis=1)
         rows: dict[str, Any] = {
             "state": as_column([states[s] for s in order]),
             "action": as_column([actions[a] for a in new]),
             "probability": policy[order, new],
-            "today": as_column([actions[a] for a in old]),
+            "today": as_column([mixture(actions, chances) for chances in self.policy[order].tolist()]),
             "today_share": self.policy[order, new],
             "time_share": shares[order],
             "contribution": gain[order],

@@ -51,6 +51,10 @@ def in_options(error: PrudentError) -> str:
     hint = ""
     if error.code == "missing-column" and column == "reward":
         hint = "--rewards 0, --rewards FILE or --columns reward=NAME"
+    elif error.code == "missing-column" and column == "state":
+        hint = "--columns state=NAME, or --features NAME,NAME,..."
+    elif error.code == "gap":
+        hint = "--gaps cut, --gaps fill, --gaps duration, or --duration COLUMN"
     elif error.code == "missing-column" and "group" in (argument, column):
         hint = "--group COLUMN=NAME"
     elif error.code == "missing-column" and argument != "rewards":

@@ -178,9 +178,6 @@ def _checked(
 
     given: dict[str, Any] = {"rng": options.seed, "threads": options.threads}
     given["start"] = start if options.start else None
-    if options.duration or options.gaps == "duration":
-        text = "Honest values are of steps that take one unit of time: the log was not checked."
-        return None, _json({"findings": [_note("durations", text)], "honest": [], "recommended": {}})
     if horizon is not None or model.discount == 1.0:
         text = "Honest values are of policies without a horizon and with a discount: the log was not checked."
         return None, _json({"findings": [_note("horizon", text)], "honest": [], "recommended": {}})
@@ -287,8 +284,7 @@ NOT_COMPARED = {"level": "today", "ahead": "", "better": "", "mark": ""}
 CHANGES = {
     "state": "{state}",
     "today": "{today}",
-    "new": "{action}",
-    "done today": "{today_share:.0%}",
+    "new": "{new}",
     "adds": "{contribution:+.3g}",
 }
 HONEST = {
@@ -312,7 +308,7 @@ def _print_table(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> Non
     from rich.console import Console
     from rich.markup import escape
 
-    right = ("value", "seen", "gain", "±", "may change", "done today", "adds", "better")
+    right = ("value", "seen", "gain", "±", "may change", "adds", "better")
     shown = table(*columns, right=right, overflow="ellipsis", no_wrap=True)
     for row in rows:
         shown.add_row(*(escape(visible(template.format(**row))) for template in columns.values()))
@@ -335,6 +331,9 @@ def _show_check(report: CheckReport) -> None:
     from ..analysis.profile import honest_lines
 
     record = report.to_dict()
+    for title, text in record["reading"]:
+        print(textwrap.fill(visible(f"{title.capitalize()}: {text}."), 100))
+    print()
     for finding in record["findings"]:
         print(
             textwrap.fill(visible(f"{finding['severity'].capitalize()}, {finding['code']}: {finding['message']}"), 100)
@@ -348,7 +347,7 @@ def _show_check(report: CheckReport) -> None:
     _print_table(HONEST, [row | {"mark": mark} for row, mark in zip(record["cells"], marks, strict=True)])
     for line in honest_lines(report.honest):
         print(f"{line[:1].upper()}{line[1:]}.")
-    print("Assumed: " + " ".join(record["assumed"]))
+    print(textwrap.fill("Assumed: " + " ".join(record["assumed"]), 100))
 
 
 def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
@@ -401,9 +400,8 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
         if today["changes"]:
             changed = f"{today['states_changed']:,} state{'s' * (today['states_changed'] != 1)}"
             print(f"\nThe recommended policy differs from today's in {changed}. What matters most:\n")
-            _print_table(CHANGES, today["changes"][:SHOWN_CHANGES])
-            print("adds: what the state adds to the difference of the mean returns. done today: how often the new")
-            print("action is taken there already.")
+            _print_table(CHANGES, [row | {"new": _mixed(row)} for row in today["changes"][:SHOWN_CHANGES]])
+            print("adds: what the state adds to the difference of the mean returns.")
     for said in study.warnings:
         print(textwrap.fill(visible(f"Caution: {said}."), 100))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +39,7 @@ SYNONYMS: dict[str, frozenset[str]] = {
 # letters that are read only where the column is required, or next to "s" and "a": alone they may stand for anything
 LETTERS = {"reward": "r", "step": "t"}
 Cells = Any  # of one column: an array [M], an array [M, D] or a list
+_DOTTED, _ISO = re.compile(r"^(\d\d?)\.(\d\d?)\.(\d{4})"), re.compile(r"\d{4}-\d\d")
 _LARGEST_COUNT = 2.0**53  # up to which floats count exactly
 
 
@@ -107,6 +110,29 @@ class TableColumns(dict[str, Column]):
             numbers = np.array([_number(value) for value in column.tolist()])
         self.refuse(np.asarray(~np.isfinite(numbers) & where), name, "a finite number", "not-finite")
         return numbers
+
+    def times(self, name: str) -> FloatArray:
+        """Return a column of times: numbers, or seconds since 1970 of dates (2024-12-31 08:30, or 31.12.2024 08:30)."""
+        if not self.has_dates(name):
+            return self.numbers(name)
+        moments = _moments(self[name])
+        self.refuse(np.isnan(moments), name, "a date like 2024-12-31 08:30, as the others are", "not-finite")
+        return moments
+
+    def has_dates(self, name: str) -> bool:
+        """Whether a column holds dates."""
+        column = self[name]
+        if column.dtype.kind in "iufb" or not column.size:
+            return column.dtype.kind == "M"
+        first = next((value for value in column.tolist() if not is_gap(value)), None)
+        return first is not None and bool(np.isfinite(_moments(object_array([first]))[0]))
+
+    def with_columns(self, columns: Mapping[str, Column]) -> TableColumns:
+        """Return other columns of the same table, with the same places in messages."""
+        made = copy.copy(self)
+        made.clear()
+        made.update(columns)
+        return made
 
     def probabilities(self) -> FloatArray:
         """Return the column ``probability``, in which no number is negative."""
@@ -206,6 +232,18 @@ def _plain(label: Any) -> Any:
     if isinstance(label, tuple):
         return tuple(map(_plain, label))
     return label.item() if isinstance(label, np.generic) else label
+
+
+def _moments(cells: Column) -> FloatArray:
+    """Return dates as seconds since 1970, NaN for what is none."""
+    import pandas
+
+    texts = [str(value).strip() if isinstance(value, str | datetime.date | np.datetime64) else "" for value in cells]
+    dates = [_DOTTED.sub(lambda found: f"{found[3]}-{found[2]:0>2}-{found[1]:0>2}", text) for text in texts]
+    whole = [text if _ISO.match(text) else "" for text in dates]  # and not the number 2024
+    parsed = pandas.to_datetime(pandas.Series(whole, dtype=object), format="ISO8601", errors="coerce", utc=True)
+    seconds = (parsed - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)
+    return np.asarray(seconds, dtype=np.float64)
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Columns of features in a log: numbers, categories and cyclic values, and which row follows which."""
+"""Columns of features in a log: numbers, categories and cyclic values."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import DataError
-from ..types import BoolArray, FloatArray, IntArray, TableLike
+from ..types import BoolArray, FloatArray, TableLike
 from .columns import TableColumns, synonyms
-from .labels import Column, Labels, is_missing, object_array
+from .labels import Column, is_missing, object_array
 from .source import TableSource
 from .state_rules import plain_label
 
 ROLES = ("action", "reward", "count", "episode", "step", "done")
-_FALSE = frozenset({"", "false", "f", "no", "n", "0", "0.0", "none", "nan"})
-_TRUE = frozenset({"true", "t", "yes", "y", "1", "1.0"})
 
 
 def read_feature_columns(
@@ -105,62 +103,3 @@ def _as_numbers(cells: Column) -> FloatArray | None:
         except (TypeError, ValueError):
             continue
     return None
-
-
-class Flow(NamedTuple):
-    """What follows each row of a log.
-
-    Attributes
-    ----------
-    follower : int64 [M]
-        The next row of the same episode, -1 where there is none.
-    ended : object [M]
-        Label of the terminal outcome after the row, None where the process goes on.
-    episode : int64 [M] or None
-        Number of the episode.
-    order : int64 [M]
-        Rows by episode and step.
-    """
-
-    follower: IntArray
-    ended: Column
-    episode: IntArray | None
-    order: IntArray
-
-    @property
-    def left(self) -> BoolArray:
-        """Rows after which something is known."""
-        return (self.follower >= 0) | np.array([label is not None for label in self.ended], dtype=np.bool_)
-
-
-def flow_of(held: TableColumns, end: Any = None) -> Flow:
-    """Return which row follows which, and where the process ended."""
-    size = held.size
-    follower, order, episode = np.full(size, -1, dtype=np.int64), np.arange(size), None
-    if "episode" in held:
-        labels = Labels.of("episode", None, held["episode"], error=DataError)
-        episode = held.indices("episode", labels)
-        step = held.numbers("step") if "step" in held else np.arange(size, dtype=np.float64)
-        order = np.lexsort((step, episode))
-        same = episode[order[1:]] == episode[order[:-1]]
-        follower[order[:-1][same]] = order[1:][same]
-    ended = outcomes_of(held, end)
-    follower[[label is not None for label in ended]] = -1
-    return Flow(follower, ended, episode, order)
-
-
-def outcomes_of(held: TableColumns, end: Any = None) -> Column:
-    """Return the terminal outcome after each row: None, ``end`` (or "end") for a flag, or the label of the flag."""
-    if "done" not in held:
-        return np.full(held.size, None, dtype=object)
-    flags = {value: _outcome(value, "end" if end is None else end) for value in set(held["done"].tolist())}
-    return object_array([flags[value] for value in held["done"].tolist()])
-
-
-def _outcome(value: Any, end: Any) -> Any:
-    if value is None or value != value:
-        return None
-    text = str(value).strip()
-    if text.lower() in _FALSE:
-        return None
-    return end if text.lower() in _TRUE else plain_label(value)

@@ -16,8 +16,9 @@ import numpy as np
 from ..errors import DataError, ParameterError
 from ..types import BoolArray, FloatArray, IntArray
 from .columns import TableColumns
-from .feature_columns import Feature, Flow
-from .labels import Labels
+from .feature_columns import Feature
+from .flow import Flow
+from .labels import Labels, is_missing
 from .state_names import Limits, distinct, named, readable_cut, rounded_cut
 from .state_vectors import numbers_of, term_column
 
@@ -56,6 +57,10 @@ class Sample:
         Position in the sample of the next row of the episode, -1 where there is none.
     actions : Labels or None
         Names of the actions.
+    elapsed : float64
+        Time from the row to what followed.
+    repeats : float64
+        How many steps the row stands for: more than one before a gap that is filled.
     """
 
     features: dict[str, Feature]
@@ -66,6 +71,8 @@ class Sample:
     ended: BoolArray
     after: IntArray
     actions: Labels | None
+    elapsed: FloatArray
+    repeats: FloatArray
 
     @classmethod
     def of(
@@ -76,31 +83,29 @@ class Sample:
         following: dict[str, Feature] | None = None,
     ) -> Sample:
         """Return the rows of a log that something follows, all rows if that is not known."""
-        left = flow.left if following is None else np.ones(held.size, dtype=np.bool_)
-        ended = np.array([label is not None for label in flow.ended], dtype=np.bool_)
+        left = flow.alive & (flow.given | flow.over | (flow.follower >= 0))
         if "action" in held:
-            from .labels import is_missing
-
             left &= ~is_missing(held["action"])
         plain = not left.any()
         row = np.arange(held.size) if plain else np.flatnonzero(left)
         place = np.full(held.size + 1, -1, dtype=np.int64)
         place[row] = np.arange(row.size)
         actions = Labels.of("action", None, held["action"][row], error=DataError) if "action" in held else None
-        if following is None and not plain:
-            then = np.where(flow.follower >= 0, flow.follower, np.arange(held.size))[row]
-            following = {name: Feature(f.cells[then], f.numeric) for name, f in features.items()}
-        elif following is not None:
-            following = {name: Feature(f.cells[row], f.numeric) for name, f in following.items()}
+        if not plain:
+            following = {
+                name: Feature(f.cells[row], f.numeric) for name, f in follow(flow, features, following).items()
+            }
         return cls(
             features={name: Feature(f.cells[row], f.numeric) for name, f in features.items()},
             following=following,
             row=row,
             action=None if actions is None else held.indices("action", actions, column=held["action"][row], rows=row),
             reward=held.numbers("reward")[row] if "reward" in held else None,
-            ended=ended[row],
+            ended=flow.over[row],
             after=place[flow.follower[row]],
             actions=actions,
+            elapsed=(1.0 + flow.waits if flow.duration is None else flow.duration)[row],
+            repeats=1.0 + flow.waits[row],
         )
 
     def some(self, chosen: IntArray) -> Sample:
@@ -120,22 +125,26 @@ class Sample:
             reward=None if self.reward is None else self.reward[chosen],
             ended=self.ended[chosen],
             after=place[self.after[chosen]],
+            elapsed=self.elapsed[chosen],
+            repeats=self.repeats[chosen],
         )
 
     def returns(self, discount: float, beyond: FloatArray) -> FloatArray:
         """Return discounted sums of rewards to the end, with ``beyond`` [N] after rows whose next row is not known."""
         assert self.reward is not None
-        total = self.reward + discount * np.where(self.ended, 0.0, beyond)
-        depth = np.zeros(self.row.size, dtype=np.int64)
+        later, times = discount**self.elapsed, self.repeats
+        if (times > 1.0).any():
+            times = (1.0 - discount**times) / (1.0 - discount) if discount < 1.0 else times
+        earned = self.reward * times
+        total = earned + later * np.where(self.ended, 0.0, beyond)
         chain = np.flatnonzero(self.after < 0)
         before = np.full(self.row.size, -1, dtype=np.int64)
         linked = np.flatnonzero(self.after >= 0)
         before[self.after[linked]] = linked
         while chain.size:  # from the last rows of all episodes backwards
             earlier = before[chain]
-            chain, later = earlier[earlier >= 0], chain[earlier >= 0]
-            total[chain] = self.reward[chain] + discount * total[later]
-            depth[chain] = depth[later] + 1
+            chain, after = earlier[earlier >= 0], chain[earlier >= 0]
+            total[chain] = earned[chain] + later[chain] * total[after]
         return np.asarray(total)
 
     @cached_property
@@ -148,6 +157,15 @@ class Sample:
         if key not in self._targets:
             self._targets[key] = _targets(self, columns, terms, discount)
         return self._targets[key]
+
+
+def follow(flow: Flow, features: dict[str, Feature], given: dict[str, Feature] | None) -> dict[str, Feature]:
+    """Return the features of what followed each row: those of the next row, or ``given`` ones; else its own."""
+    then = np.where(flow.follower >= 0, flow.follower, np.arange(flow.follower.size))
+    following = {name: Feature(one.cells[then], one.numeric) for name, one in features.items()}
+    for name, one in (given or {}).items():
+        following[name].cells[flow.given] = one.cells[flow.given]
+    return following
 
 
 def grow(

@@ -25,7 +25,8 @@ from .._support.checks import one_of, positive, whole_number
 from ..errors import DataError, ParameterError, StateFileError
 from ..types import BoolArray, FloatArray, IntArray, TableLike
 from .columns import TableColumns
-from .feature_columns import Feature, feature_of, flow_of, read_feature_columns
+from .feature_columns import Feature, feature_of, read_feature_columns
+from .flow import flow_of
 from .labels import Column, object_array
 from .state_growth import FORMAT, Sample, grow
 from .state_rules import locate
@@ -165,7 +166,7 @@ class StateMap:
         ----------
         log : TableLike
             A table with the features. A tree also needs the action, the reward, and the rows of an episode (or columns
-            ``next_NAME`` for all features); see ``from_log``.
+            ``next_NAME`` for all features); see ``from_log``. What follows a gap in its steps is not used.
         columns : mapping, optional
             Names of columns, as for ``from_log``.
 
@@ -184,7 +185,13 @@ class StateMap:
         held = read_feature_columns(log, self.features, columns=columns)
         if not held.size:
             raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
-        return self.fit_sample(Sample.of(self.read(held), held, flow_of(held)))
+        features, given = self.read(held), None
+        following = self.read(held, "next") if f"next {self.features[0]}" in held else None
+        if following is not None:
+            given = ~np.all([feature.missing for feature in following.values()], axis=0)
+        uneven = "episode" in held and "step" in held
+        flow = flow_of(held, given, gaps="cut" if uneven else "error")
+        return self.fit_sample(Sample.of(features, held, flow, following))
 
     def fit_sample(self, sample: Sample) -> StateMap:
         """Learn the states of rows that were read before.

@@ -34,6 +34,24 @@ def number(value: float, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
+def mixture(names: Sequence[Label], chances: Sequence[float], most: int = 3) -> Label:
+    """Return the one name that has all of the chances, or names with their shares, the largest first.
+
+    Examples
+    --------
+    >>> mixture("ab", [0.4, 0.6]), mixture("ab", [0.0, 1.0]), mixture("ab", [0.998, 0.002])
+    ('b 60%, a 40%', 'b', 'a >99%, b <1%')
+    """
+    order = sorted((i for i, chance in enumerate(chances) if chance > 1e-9), key=lambda i: -chances[i])
+    if len(order) == 1:
+        return names[order[0]]
+    texts = []
+    for i in order[:most]:
+        share = f"{chances[i]:.0%}"
+        texts.append(f"{names[i]} {({'0%': '<1%', '100%': '>99%'}).get(share, share)}")
+    return ", ".join(texts) + (", ..." if len(order) > most else "")
+
+
 def plus_minus(mean: float, half_width: float) -> str:
     """Return a mean and the half width of its interval, to the second significant digit of the half width.
 

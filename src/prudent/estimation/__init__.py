@@ -1,6 +1,7 @@
 """Estimation of a model and its posterior from a log of transitions.
 
-``from_log`` works in stages, each a function of the results before it: ``rows.read_log`` reads the log into indices,
+``from_log`` works in stages, each a function of the results before it: ``reading.read`` reads the log into indices
+(``prudent.data.flow`` says which row follows which),
 ``counts.Transitions`` counts distinct transitions, ``counts.often_tried`` says which pairs are admissible,
 ``counts.supported`` which outcomes are possible, ``rewards.rewards_of`` what they earn. ``support.support_changes``
 compares the choices under two supports for the summary of the log. ``groups`` says what sites learn from each other.

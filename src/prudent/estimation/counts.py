@@ -55,6 +55,11 @@ class Transitions(NamedTuple):
         """The next states."""
         return self.arrivals.state[self.arrival]
 
+    @property
+    def duration(self) -> FloatArray | None:
+        """The times that they take; None if one unit each."""
+        return None if self.arrivals.duration is None else self.arrivals.duration[self.arrival]
+
     @classmethod
     def of(cls, read: LogRows, by_reward: bool) -> Transitions:
         """Count the rows."""

@@ -21,20 +21,18 @@ from ..data.labels import Column, Labels, object_array
 from ..data.naming import NEXT_STATES, PAIRS
 from ..data.state_map import StateMap
 from ..errors import ParameterError
-from ..models.base import held, plural
+from ..models.base import plural
 from ..models.builders import called_outcomes, own_sources, places_in
 from ..models.log_summary import LogSummary, Pooling, SupportChange
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior, prior_counts
-from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, sums, supported
 from .groups import learn_similarity, pooled_priors
-from .mapped import map_states
-from .measured import refuse_measurements
+from .reading import read as read_any
 from .rewards import RewardFacts, rewards_of
-from .rows import LogRows, close_truncated, read_columns, read_log, read_two_logs
-from .state_choice import MIN_COUNT, StateChoice
+from .rows import LogRows
+from .state_choice import StateChoice
 from .support import support_changes
 
 MAX_GROUP_COUNTS = 10**8  # groups times outcomes
@@ -230,30 +228,25 @@ def from_log(
     >>> solution.act({"pressure": 85})
     'wait'
     """
-    mapped = None
-    if features is not None or isinstance(states, str | StateMap | StateChoice):
-        mapped = map_states(log, discount, features, states, min_count, prior, support, terminal, columns, end, gaps)
-    threshold = positive((1 if mapped is None else MIN_COUNT) if min_count is None else min_count, "min_count")
-    if mapped is None:
-        named: Any = None if isinstance(states, str) else states
-        declared: dict[str, Any] = {"terminal": held(terminal), "absorbing": held(absorbing), "end": end}
-        declared |= {"duration": duration, "gaps": gaps}
-        if prior_from is None:
-            read = read_log(log, columns, named, actions, **declared, group=group)
-        elif group is None:
-            read = read_two_logs(log, prior_from, columns, states=named, actions=actions, **declared)
-        else:
-            message = "prior_from cannot be combined with group; put both logs into one, with a group for each"
-            raise ParameterError(message, code="conflicting-arguments", argument="prior_from")
-        if states is None:
-            refuse_measurements(read, threshold)
-    else:
-        for name, given in (("group", group), ("prior_from", prior_from), ("duration", duration)):
-            if given is not None:
-                message = f"{name} cannot be combined with features: transform the log with a fitted StateMap first"
-                raise ParameterError(message, code="conflicting-arguments", argument=name)
-        read = read_columns(mapped.held, mapped.names, actions, mapped.terminal, absorbing, None, gaps, texts=True)
-    read = close_truncated(read, truncated)
+    read, mapped, threshold = read_any(
+        log,
+        discount,
+        terminal=terminal,
+        absorbing=absorbing,
+        min_count=min_count,
+        prior=prior,
+        support=support,
+        features=features,
+        states=states,
+        columns=columns,
+        actions=actions,
+        end=end,
+        duration=duration,
+        gaps=gaps,
+        truncated=truncated,
+        group=group,
+        prior_from=prior_from,
+    )
     seen = Transitions.of(read, by_reward=isinstance(rewards, str) and rewards == "outcomes")
     kept, spared = often_tried(seen.visits, threshold)
     entries = supported(read, seen, kept, support)
@@ -435,10 +428,7 @@ def _summary(
     dropped = dict(read.dropped)
     if not used[mine].all():
         dropped["of actions tried too seldom in their state"] = np.setdiff1d(read.row[mine], read.row[used & mine]).size
-    posterior = None
-    if facts.sd > 0.0:
-        posterior = NormalPosterior(np.zeros((axes.by_state.size, axes.by_action.size)), facts.total_sd, facts.sd)
-        posterior.pulls[...] = np.where(kept, seen.visits, 0.0)[np.ix_(axes.states, axes.actions)]
+    posterior = facts.posterior(np.where(kept, seen.visits, 0.0)[np.ix_(axes.states, axes.actions)])
     acting = seen.visits.any(axis=1)
     sizes = np.unique(entries.pair, return_counts=True)[1]
 

@@ -9,6 +9,11 @@ the judging episodes that start in each state, P and r the frequencies and mean 
     promised = the value of the policy in the posterior mean of the training part,
     honest   = mu' V,    V = r_pi + gamma P_pi V                           (judging part).
 
+Where transitions take times tau, P_pi(s' | s) stands for the sum over tau of gamma^(tau - 1) P_pi(s', tau | s).
+Where rewards of the same transition vary, the policy is chosen with the posterior of their means, as by ``solve``. The
+honest value is an expectation, for which the mean rewards of the judging part suffice; that they are means of few rows
+is in the interval, which has the reward of every single row.
+
 **What the judging part does not know.** Where the policy has no action (the training part never saw the state) or one
 that the judging part never tried in the state, the judging part follows what its own episodes did there. ``unknown``
 is the share of the discounted time spent in such states. The interval is widened by what this may miss: there the
@@ -18,7 +23,7 @@ others of the same pair stand for them.
 
 **Interval.** To first order the error of an honest value is a sum over judging episodes e of
 
-    psi_e = sum over rows of e of d(s) u (r + gamma V(s') - V(s)) / (1 - u)  +  (V(start of e) - mu'V) / E,
+    psi_e = sum over rows of e of d(s) u (r + gamma^tau V(s') - V(s)) / (1 - u)  +  (V(start of e) - mu'V) / E,
 
 with d the discounted occupancy, u the weight of the row among those that make the row of P_pi of its state, and 1 - u
 the correction of a residual for having taken part in the mean; a state with a single row gets the pooled variance of
@@ -109,6 +114,8 @@ class HonestValues:
         Probability of the intervals.
     by_rows : bool
         Whether the log has no episodes, so that its observations were split, which hides dependence within episodes.
+    chosen : int or None
+        The recommended cell, where something else than honest values of these cells has chosen it.
     """
 
     cells: tuple[Cell, ...]
@@ -127,6 +134,7 @@ class HonestValues:
     repeats: int
     confidence: float
     by_rows: bool
+    chosen: int | None = None
 
     def difference(self, one: int, other: int) -> Difference:
         """Return how much better cell ``one`` is than cell ``other``, paired over splits and episodes."""
@@ -147,8 +155,10 @@ class HonestValues:
     @property
     def best(self) -> int:
         """The recommended policy: that with the highest honest value, or of its design, prior and support the lowest
-        level that is not worse by more than one standard error of the paired difference.
+        level that is not worse by more than one standard error of the paired difference; or the ``chosen`` one.
         """
+        if self.chosen is not None:
+            return self.chosen
         policies = [i for i, cell in enumerate(self.cells) if cell.alpha is not LOG]
         top = max(policies, key=lambda i: self.honest[i])
         rivals = [i for i in policies if self.cells[i]._replace(alpha=LOG) == self.cells[top]._replace(alpha=LOG)]
@@ -411,7 +421,7 @@ class _Fold(NamedTuple):
         origin = seen.pair // A
         reward = self._mean_rewards(seen)
         chance = seen.times * mix.weights(origin, seen.pair % A)
-        chain = PolicyChain.of(self.read, self.discount, origin, seen.target, chance, reward)
+        chain = PolicyChain.of(self.read, self.discount, origin, seen.target, chance, reward, seen.duration)
         begin = self.begin[1]
         value, spent = chain.values(), chain.occupancy(begin)
         honest = float(begin @ value)
@@ -421,7 +431,8 @@ class _Fold(NamedTuple):
         influence = self._influence(mix, value, spent, honest)
         if (policy < 0).all():
             return _Judged(honest, unknown, (0.0, 0.0), influence, policy)
-        backed = sums(seen.pair, seen.times * (reward + self.discount * value[seen.target]), seen.visits.size)
+        later = self.discount if seen.duration is None else self.discount**seen.duration
+        backed = sums(seen.pair, seen.times * (reward + later * value[seen.target]), seen.visits.size)
         backed = backed.reshape(seen.visits.shape)
         q, mean = backed / np.maximum(seen.visits, np.finfo(np.float64).tiny), backed.sum(axis=1) / every
         drawn = acting * (tried > 0.0) * guess  # how far its own data are drawn to the mean
@@ -443,7 +454,8 @@ class _Fold(NamedTuple):
         alive = (self.judge.acting | closed)[read.target] & self.judge.acting[read.state]
         used = np.flatnonzero((self.judging > 0.0) & alive)
         s, weight = read.state[used], self.judging[used]
-        residual = self.earned[used] + self.discount * value[read.target[used]] - value[s]
+        later = np.broadcast_to(read.discounts(self.discount), read.state.shape)[used]
+        residual = self.earned[used] + later * value[read.target[used]] - value[s]
         share = mix.weights(s, read.action[used])  # of one observation
         several = share < 1.0 - 1e-9
         reach = spent[s] * share

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.columns import TableColumns
 from ..data.state_map import StateMap
 from ..errors import ParameterError
-from ..types import TableLike
+from ..types import Label, TableLike
 from .feature_log import FeatureLog
+from .rows import OpenLog
 from .state_choice import LEVELS, MIN_COUNT, StateChoice, choose, refuse_few_episodes
 
 _WORDS = ("auto", "as they are")
@@ -23,8 +23,10 @@ class Mapped(NamedTuple):
 
     Attributes
     ----------
-    held : TableColumns
-        Columns with state and next_state.
+    opened : OpenLog
+        The log with states.
+    other : OpenLog or None
+        The other log of ``prior_from``, in the same states.
     names : tuple
         Names of the states in order, terminal outcomes last.
     terminal : dict
@@ -37,12 +39,19 @@ class Mapped(NamedTuple):
         Remarks for the summary.
     """
 
-    held: TableColumns
+    opened: OpenLog
+    other: OpenLog | None
     names: tuple[Hashable, ...]
     terminal: dict[Hashable, float]
     state_map: StateMap
     choice: StateChoice | None
     notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What the states are called in tables."""
+        how = self.state_map.method if self.choice is None else self.choice.design
+        return f"{len(self.state_map.states)} states by {how}"
 
 
 def map_states(
@@ -57,8 +66,14 @@ def map_states(
     columns: Mapping[str, Any] | None,
     end: Hashable,
     gaps: str = "error",
+    duration: Label = None,
+    group: str | None = None,
+    prior_from: TableLike | None = None,
 ) -> Mapped | None:
-    """Return a log with states of its features; None where its states are in a column."""
+    """Return a log with states of its features; None where its states are in a column.
+
+    Maps are fitted and chosen by ``log`` alone; ``prior_from`` gets the states of the map.
+    """
     choice = states if isinstance(states, StateChoice) else None
     if choice is not None:
         states = choice.chosen
@@ -71,10 +86,7 @@ def map_states(
             raise ParameterError(message, code="missing-argument", argument="features")
         return None
     base = _base(features, states, discount)
-    if gaps not in ("error", "cut"):
-        message = f"gaps is {gaps!r}; with features it can be 'error' or 'cut'"
-        raise ParameterError(message, code="unknown-option", argument="gaps", value=gaps)
-    read = FeatureLog.read(log, base, columns, end, gaps)
+    read = FeatureLog.read(log, base, columns, end, gaps, duration=duration, group=group)
     declared = _declared(terminal)
     if isinstance(states, StateMap):
         fitted = base if base.fitted else base.fit_sample(read.sample)
@@ -88,14 +100,19 @@ def map_states(
             support if isinstance(support, str) else "state", declared,
         )  # fmt: skip
         fitted = choice.chosen
-    held = read.columns(fitted)
-    outcomes = tuple(name for name in read.outcomes if name not in fitted.states)
+    logs = [read]
+    if prior_from is not None:
+        logs.append(FeatureLog.read(prior_from, fitted, columns, end, gaps, duration=duration, argument="prior_from"))
+    outcomes = tuple(dict.fromkeys(name for each in logs for name in each.outcomes if name not in fitted.states))
     strange = fitted.codes(read.features)[1]
     notes = [] if choice is None else [choice.sentence]
     if choice is None and strange.any():
         notes.append(f"{int(strange.sum()):,} of {strange.size:,} rows are like nothing that the state map has seen")
     names = (*fitted.states, *outcomes)
-    return Mapped(held, names, dict.fromkeys(outcomes, 0.0) | declared, fitted, choice, tuple(notes))
+    opened, other = [*(each.opened(fitted) for each in logs), None][:2]
+    assert opened is not None
+    values = dict.fromkeys(outcomes, 0.0) | declared
+    return Mapped(opened, other, names, values, fitted, choice, tuple(notes))
 
 
 def _base(features: Sequence[str] | StateMap | None, states: Any, discount: float) -> StateMap:

@@ -11,6 +11,7 @@ import numpy as np
 from .._support.checks import finite_array
 from ..data.source import TableSource
 from ..errors import DataError, ModelError, ParameterError
+from ..posteriors.scalar import NormalPosterior
 from ..types import FloatArray, IntArray, TableLike
 from .counts import Outcomes, Transitions, sums
 from .rows import LogRows
@@ -24,6 +25,17 @@ class RewardFacts(NamedTuple):
     sd: float = 0.0  # around the mean of their transition, pooled
     guessed: int = 0  # transitions that were never seen
     total_sd: float = 0.0  # of all rewards
+
+    def posterior(self, visits: FloatArray) -> NormalPosterior | None:
+        """Return the posterior [S, A] of what is to be added to mean rewards; None where rewards do not vary.
+
+        ``visits`` [S, A] says how often each pair was seen, 0 where it is not admissible.
+        """
+        if self.sd <= 0.0:
+            return None
+        unknown = NormalPosterior(np.zeros(visits.shape), self.total_sd, self.sd)
+        unknown.pulls[...] = visits
+        return unknown
 
 
 def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes) -> tuple[FloatArray, RewardFacts]:
@@ -78,11 +90,10 @@ def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes)
         return reward, RewardFacts(text + rest, varying, guessed=unseen.size)
     if not varying:
         return reward, RewardFacts("by transition" + rest, guessed=unseen.size)
-    assert read.reward is not None
-    spare = read.times.sum() - seen.times.size
-    sd = float(np.sqrt(seen.spread.sum() / max(spare, 1.0)))
-    middle = np.average(read.reward, weights=read.times)
-    wide = float(np.sqrt(np.average((read.reward - middle) ** 2, weights=read.times)))
+    total = float(seen.times.sum())
+    sd = float(np.sqrt(seen.spread.sum() / max(total - seen.times.size, 1.0)))
+    middle = np.average(seen.reward, weights=seen.times)
+    wide = float(np.sqrt((seen.spread.sum() + seen.times @ (seen.reward - middle) ** 2) / total))
     return reward, RewardFacts(
         f"by transition, the means of the {varying:,} that vary (sd {sd:.3g}), which are uncertain{rest}",
         varying,

@@ -10,14 +10,14 @@ import numpy as np
 
 from .._support.checks import one_of
 from ..data.columns import TableColumns
-from ..data.labels import Column, Labels, is_missing, object_array
+from ..data.flow import Flow, flow_of
+from ..data.labels import Column, Labels, is_missing
 from ..data.source import TableSource
 from ..data.transitions import TransitionTable
 from ..errors import DataError, ParameterError
 from ..models.base import plural, read_terminal
-from ..models.builders import places_in
+from ..models.log_summary import columns_text
 from ..types import BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
-from .passage import GAPS, Passage, gap_error, read_durations, require_steps
 
 _LARGEST_REWARD = 1e140  # its square must be finite
 TRUNCATED = ("error", "drop", "mean")
@@ -46,6 +46,8 @@ class LogRows(NamedTuple):
     by_episode: Labels | None  # None if the log has no episodes; else
     episode: IntArray  # [M] which one each row is of
     place: IntArray  # [M] its place in the episode
+    leads: IntArray  # [M] row of the log whose state is the next state, itself for steps that were filled in, else -1
+    waits: FloatArray  # [M] how many steps before a gap were filled in by this, 0 for rows of the log
     duration: FloatArray | None = None  # [M] time that each transition takes; None if one unit each
     notes: tuple[str, ...] = ()
     group: IntArray | None = None  # [M] of each row
@@ -61,6 +63,8 @@ class LogRows(NamedTuple):
             "times",
             "row",
             "reward",
+            "leads",
+            "waits",
             "duration",
             "group",
             "borrowed",
@@ -70,10 +74,76 @@ class LogRows(NamedTuple):
         kept = {name: None if values is None else values[rows] for name, values in kept.items()}
         return self._replace(**kept)._replace(**changes)
 
+    def lines(self) -> list[tuple[str, str]]:
+        """Return titles and texts that say what was read: rows, columns and notes."""
+        lines = [("rows", f"{self.rows:,} read, {np.unique(self.row).size:,} used")]
+        if self.dropped:
+            lost = ", ".join(f"{n:,} {why}" for why, n in self.dropped.items())
+            lines.append(("dropped", f"{sum(self.dropped.values()):,}: {lost}"))
+        if self.held.used:
+            lines.append(("columns", columns_text(self.held.used, self.held.ignored)))
+        return lines + [("note", note) for note in self.notes]
+
+    def discounts(self, discount: float) -> FloatArray | float:
+        """Return what the value of the next state of each row is worth: ``discount``, or [M] by durations."""
+        return discount if self.duration is None else discount**self.duration
+
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of states and actions."""
         return self.by_state.size, self.by_action.size
+
+
+class OpenLog(NamedTuple):
+    """A log whose columns were read, and what follows its rows.
+
+    Attributes
+    ----------
+    held : TableColumns
+        The columns, among them state, and next_state where one says what followed.
+    flow : Flow
+        What follows each row.
+    texts : bool
+        Whether names of states may be texts of numbers.
+    """
+
+    held: TableColumns
+    flow: Flow
+    texts: bool
+
+    @property
+    def targets(self) -> Column:
+        """The next state of each row: of its column, of the row that follows, or an outcome."""
+        leads, over = self.flow.leads, self.flow.over
+        targets = self.held.get("next_state", np.full(self.held.size, None, dtype=object))
+        if (leads >= 0).any() or over.any():
+            targets = targets.astype(object)
+            targets[leads >= 0] = self.held["state"][leads[leads >= 0]]
+            targets[over] = self.flow.ended[over]
+        return targets
+
+
+def open_log(
+    log: TableLike,
+    columns: Mapping[str, Any] | None,
+    end: Label = None,
+    duration: Label = None,
+    gaps: str = "error",
+    group: str | None = None,
+    argument: str = "log",
+) -> OpenLog:
+    """Read the columns of a log with states, by the arguments of ``from_log``; messages call it ``argument``."""
+    if duration is not None:
+        columns = dict(columns or {}) | {"duration": duration}
+    held = _columns(log, columns, group, argument)
+    if not held.size:
+        raise DataError(f"{held.table} has no rows", code="no-rows", argument=argument)
+    given = ~is_missing(held["next_state"]) if "next_state" in held else None
+    flow = flow_of(held, given, end, gaps)
+    if flow.episodes is None and not flow.alive.all():
+        message = "next_state is missing; if the process ends there, name a terminal state for it: end='...'"
+        raise held.fault(int(np.argmin(flow.alive)), message, "missing-value", column="next_state")
+    return OpenLog(held, flow, held.from_text or isinstance(log, str | os.PathLike))
 
 
 def read_log(
@@ -87,38 +157,24 @@ def read_log(
     duration: Label = None,
     gaps: str = "error",
     group: str | None = None,
-    argument: str = "log",
 ) -> LogRows:
-    """Read a log by the arguments of ``from_log``; ``argument`` is what messages call it."""
-    if duration is not None:
-        columns = dict(columns or {}) | {"duration": duration}
-    held = _columns(log, columns, group, argument)
-    texts = held.from_text or isinstance(log, str | os.PathLike)
-    return read_columns(held, states, actions, terminal, absorbing, end, gaps, group=group, texts=texts)
+    """Read a log with states by the arguments of ``from_log``."""
+    opened = open_log(log, columns, end, duration, gaps, group)
+    return read_rows(opened, states, actions, terminal, absorbing, end)
 
 
-def read_columns(
-    held: TableColumns,
+def read_rows(
+    opened: OpenLog,
     states: NamesLike,
     actions: NamesLike,
     terminal: TerminalLike,
     absorbing: TerminalLike,
     end: Label,
-    gaps: str = "error",
-    *,
-    group: str | None = None,
-    texts: bool = False,
 ) -> LogRows:
-    """Return the rows of columns that were read; ``texts`` says that names of states may be texts of numbers."""
-    one_of(gaps, "gaps", GAPS)
-    rows = held.size
-    if not rows:
-        raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
+    """Return the rows of a log as indices."""
+    held, flow = opened.held, opened.flow
+    lives, targets, alive, dropped = flow.episodes, opened.targets, flow.alive.copy(), dict(flow.dropped)
     times = held.counts()
-    lives = _episodes(held, gaps)
-    following = _next_states(held, end, gaps, lives)
-    targets, alive, dropped, starts = following[:4]
-    lasting = read_durations(held, alive) if "duration" in held else following.duration
     reward = held.numbers("reward", where=alive) if "reward" in held else None
     if reward is not None:
         held.refuse(np.abs(reward) > _LARGEST_REWARD, "reward", f"at most {_LARGEST_REWARD:g}", "value-range")
@@ -128,10 +184,10 @@ def read_columns(
         alive &= ~never
     row = np.flatnonzero(alive)
     if not row.size:
-        raise _unusable(held, rows, dropped)
+        raise _unusable(held, held.size, dropped)
     table = TransitionTable.of(held, states, actions, error=DataError, next_states=targets, rows=row)
     by_state = table.states
-    if texts:  # from a command line names come as texts
+    if opened.texts:  # from a command line names come as texts
         terminal, absorbing = (_as_written(given, by_state) for given in (terminal, absorbing))
     over, worth = read_terminal(_with_end(terminal, end if by_state.find(end) >= 0 else None), by_state)
     stays, earns = read_terminal(absorbing, by_state, "absorbing")
@@ -140,6 +196,7 @@ def read_columns(
         s = int(np.argmax(both))
         message = f"{by_state.show(s)} cannot be terminal and absorbing at once"
         raise ParameterError(message, code="conflicting-arguments", state=by_state.names[s])
+    lasting = None if flow.duration is None else flow.duration[row]
     read = LogRows(
         state=table.state,
         action=table.action,
@@ -154,48 +211,62 @@ def read_columns(
         absorbing_reward=earns,
         held=held,
         row=row,
-        rows=rows,
+        rows=held.size,
         dropped=dropped,
         episodes=None if lives is None else lives.labels.size,
-        starts=starts,
+        starts=held["state"][:0] if lives is None else held["state"][lives.first],
         by_episode=None if lives is None else lives.labels,
         episode=row[:0] if lives is None else lives.code[row],
         place=row[:0] if lives is None else lives.place[row],
-        duration=None if lasting is None or (lasting[row] == 1.0).all() else lasting[row],
-        notes=following.notes,
+        duration=None if lasting is None or (lasting == 1.0).all() else lasting,
+        notes=flow.notes,
+        leads=flow.leads[row],
+        waits=np.zeros(row.size),
     )
-    if group is not None:
+    if "group" in held:
         read = _grouped(read)
-    waits = following.waits[row]
+    waits = flow.waits[row]
     if waits.any():  # rows that are repeated until the next one
         again = np.flatnonzero(waits)
         every = np.concatenate((np.arange(row.size), again))
-        stays = np.concatenate((read.target, read.state[again]))
-        read = read.some(every, target=stays, times=np.concatenate((read.times, (read.times * waits)[again])))
+        read = read.some(
+            every,
+            target=np.concatenate((read.target, read.state[again])),
+            times=np.concatenate((read.times, (read.times * waits)[again])),
+            leads=np.concatenate((read.leads, row[again])),
+            waits=np.concatenate((read.waits, waits[again])),
+        )
     return _without_rest(read)
 
 
-def read_two_logs(log: TableLike, other: TableLike, columns: Mapping[str, Any] | None, **arguments: Any) -> LogRows:
+def read_two(
+    log: OpenLog,
+    other: OpenLog,
+    states: NamesLike,
+    actions: NamesLike,
+    terminal: TerminalLike,
+    absorbing: TerminalLike,
+    end: Label,
+) -> LogRows:
     """Return the rows of two logs with the same names: group 0 has those of ``log``, and group 1 those of ``other``.
 
-    ``arguments`` are the others of ``read_log``. What is told of the log as a whole is about the first one.
+    What is told of the log as a whole is about the first one.
     """
-    tables, gaps = {"log": log, "prior_from": other}, arguments["gaps"]
-    held = [_columns(table, columns, argument=name) for name, table in tables.items()]
-    cells = [(part["state"], _next_states(part, arguments["end"], gaps, _episodes(part, gaps))[0]) for part in held]
-    labels = {
-        "states": Labels.of("state", arguments.pop("states"), *cells[0], *cells[1], error=DataError),
-        "actions": Labels.of("action", arguments.pop("actions"), *(part["action"] for part in held), error=DataError),
-    }
-    names: dict[str, Any] = {name: axis.names for name, axis in labels.items()}
-    first, second = (read_log(table, columns, **names, **arguments, argument=name) for name, table in tables.items())
+    cells = [column for each in (log, other) for column in (each.held["state"], each.targets)]
+    labels = (
+        Labels.of("state", states, *cells, error=DataError),
+        Labels.of("action", actions, log.held["action"], other.held["action"], error=DataError),
+    )
+    names = labels[0].names, labels[1].names
+    first, second = (read_rows(each, *names, terminal, absorbing, end) for each in (log, other))
     if (first.reward is None) != (second.reward is None):
         message = "prior_from and log must both have rewards, or neither"
         raise DataError(message, code="missing-column", argument="prior_from", column="reward")
     size = first.state.size, second.state.size
+    per_row = ("state", "action", "target", "times", "row", "leads", "waits")
     both: dict[str, Any] = {
         name: np.concatenate((getattr(first, name), getattr(second, name)))
-        for name in ("state", "action", "target", "times", "row", *([] if first.reward is None else ["reward"]))
+        for name in (*per_row, *([] if first.reward is None else ["reward"]))
     }
     if first.duration is not None or second.duration is not None:
         parts = [
@@ -244,7 +315,13 @@ def _columns(
         named = (*named, "duration")
     if group is not None:
         named, columns = (*named, "group"), {**(columns or {}), "group": group}
-    held = source.read(("state", "action"), named=named, columns=columns)
+    try:
+        held = source.read(("state", "action"), named=named, columns=columns)
+    except DataError as error:
+        if error.code != "missing-column" or error.fields.get("column") != "state":
+            raise
+        message = f"{error}; if several columns say what the state is, such as measurements: features=[...]"
+        raise DataError(message, code="missing-column", column="state") from None
     if "next_state" not in held and "episode" not in held:
         names = [*held.used.values(), *held.ignored]
         message = (
@@ -253,134 +330,6 @@ def _columns(
         )
         raise DataError(message, code="missing-column", column="next_state")
     return held
-
-
-class _Episodes(NamedTuple):
-    """The episode of each row of the log, and the order of rows in time."""
-
-    labels: Labels
-    code: IntArray  # [rows]
-    order: IntArray  # rows by episode, and in each by time
-    place: IntArray  # [rows] place of each row in its episode
-    step: FloatArray | None  # [rows]
-
-
-def _episodes(held: TableColumns, gaps: str) -> _Episodes | None:
-    """Return the episodes of a log that has some."""
-    if "episode" not in held:
-        return None
-    labels = Labels.of("episode", None, held["episode"], error=DataError)
-    code = held.indices("episode", labels)
-    strict = "next_state" not in held or bool(is_missing(held["next_state"]).any()) or gaps != "error"
-    order, step = _in_time(code, held, strict=strict)
-    place = np.empty(code.size, dtype=np.int64)
-    place[order] = places_in(code[order])
-    return _Episodes(labels, code, order, place, step)
-
-
-class Following(NamedTuple):
-    """What follows each row [M] of a log."""
-
-    targets: Column
-    alive: BoolArray  # rows that are transitions
-    dropped: dict[str, int]  # why others are not, and how many
-    starts: Column  # state of the first row of each episode
-    waits: FloatArray  # how often the row is repeated before the next one
-    duration: FloatArray | None
-    notes: tuple[str, ...]
-
-
-def _next_states(held: TableColumns, end: Hashable, gaps: str, lives: _Episodes | None) -> Following:
-    """Return next states: those of the log, or the state of the next row of an episode."""
-    size = held.size
-    dropped: dict[str, int] = {}
-    targets = held.get("next_state", np.full(size, None, dtype=object))
-    lacking = is_missing(targets)
-    alive, waits = np.ones(size, dtype=np.bool_), np.zeros(size)
-    starts, duration, notes = held["state"][:0], None, []
-    step = None
-    if lives is not None:
-        order, step = lives.order, lives.step
-        same = lives.code[order[1:]] == lives.code[order[:-1]]
-        starts = held["state"][order[np.flatnonzero(~np.append(False, same))]]
-        follower = np.full(size, -1, dtype=np.int64)  # the next row of the same episode
-        follower[order[:-1][same]] = order[1:][same]
-        filled = lacking & (follower >= 0)
-        passage = Passage.of(step, follower)
-        if gaps == "duration":
-            whole = np.round(passage.units)
-            duration = np.where(abs(passage.units - whole) < 1e-6, whole, passage.units)
-            short = np.isin(np.arange(size), follower[(duration < 1.0) & (follower >= 0)])
-            least = f"at least {passage.unit:g} after the row before it, the usual distance and the unit of durations"
-            held.refuse(short, "step", least, "gap")
-        cut = np.zeros(size, dtype=np.bool_)
-        jumps = passage.uneven & filled
-        if "duration" in held:  # which may be the time to the next row
-            jumps &= abs(passage.units * passage.unit - held.numbers("duration", where=filled)) > 1e-6 * passage.unit
-        if step is not None and jumps.any():
-            if gaps == "error":
-                row = int(order[np.argmax(jumps[order])])
-                raise gap_error(held, step, row, int(follower[row]), passage.unit)
-            if gaps == "cut":
-                cut = jumps
-            if gaps == "fill":
-                waits = np.where(jumps, np.round(passage.units) - 1.0, 0.0)
-                broken = jumps & ((abs(passage.units - np.round(passage.units)) > 1e-6) | (waits < 0.0))
-                unit = f"a multiple of {passage.unit:g} after the row before it, for gaps='fill'"
-                held.refuse(np.isin(np.arange(size), follower[broken]), "step", unit, "gap")
-                notes.append(f"{int(waits.sum()):,} missing steps filled: state, action and reward as before")
-        elif step is not None and gaps == "error" and "duration" not in held and passage.uneven.any():
-            apart = passage.units[passage.uneven] * passage.unit
-            notes.append(
-                f"{held.used.get('step', 'step')} is not even: rows are {min(passage.unit, apart.min()):g} to "
-                f"{apart.max():g} apart, and each counts as one step; gaps='duration' or duration= would read the times"
-            )
-        if lacking.any():
-            targets = targets.astype(object)
-            filled &= ~cut
-            targets[filled] = held["state"][follower[filled]]
-            lacking &= ~filled
-            if cut.any():
-                dropped["before a gap in step"] = int(cut.sum())
-                alive, lacking = alive & ~cut, lacking & ~cut
-            marks = lacking & is_missing(held["action"])  # only say where an episode ended
-            alive, lacking = alive & ~marks, lacking & ~marks
-            if marks.any():
-                dropped["which only say where an episode ended"] = int(marks.sum())
-            if lacking.any() and end is None:
-                dropped["at the end of an episode, without a next state"] = int(lacking.sum())
-                alive, lacking = alive & ~lacking, lacking & False
-    if gaps != "error":
-        require_steps(held, step, gaps)
-    if lacking.any():
-        if end is None:
-            message = "next_state is missing; if the process ends there, name a terminal state for it: end='...'"
-            raise held.fault(int(np.argmax(lacking)), message, "missing-value", column="next_state")
-        targets = targets.astype(object)
-        targets[lacking] = object_array([end])
-    return Following(targets, alive, dropped, starts, waits, duration, tuple(notes))
-
-
-def _in_time(episode: IntArray, held: TableColumns, strict: bool) -> tuple[IntArray, FloatArray | None]:
-    """Return the rows by episode, in each by its steps or else in their order, and the steps if they are numbers.
-
-    ``strict`` refuses bad steps.
-    """
-    if "step" in held:
-        try:
-            step = held.numbers("step")
-        except DataError:
-            if strict:
-                raise
-        else:
-            order = np.lexsort((step, episode))
-            twice = (np.diff(episode[order]) == 0) & (np.diff(step[order]) == 0.0)
-            if strict and twice.any():
-                row = int(order[1:][twice][0])
-                message = f"step is {step[row]:g}, which this episode has already"
-                raise held.fault(row, message, "duplicate-row", column="step", value=step[row])
-            return order, step
-    return np.argsort(episode, kind="stable"), None
 
 
 def _as_written(given: Any, labels: Labels) -> Any:
@@ -471,7 +420,8 @@ def close_truncated(read: LogRows, truncated: str) -> LogRows:
         times = np.concatenate((read.times[kept], read.times[again] * share[place]))
         if not kept.size:
             raise _unusable(read.held, read.rows, read.dropped | {"that lead to a state that is never left": lost})
-        read = read.some(np.concatenate((kept, again)), target=target, times=times)
+        leads = np.concatenate((read.leads[kept], np.full(again.size, -1)))
+        read = read.some(np.concatenate((kept, again)), target=target, times=times, leads=leads)
     notes, dropped = list(read.notes), dict(read.dropped)
     if closed:
         notes.append(

@@ -15,7 +15,8 @@ value of the log's policy in the judging states, the mean over episodes of
     D = sum over t of gamma^t (r_t + gamma V(s_{t+1}) - V(s_t))
 
 is the observed mean return minus that of the model, and what lies beyond the last row cancels. It is zero if the states
-are Markov. ``gap`` is minus its mean: how much the model overrates what is known.
+are Markov. Where transitions take long, t is the time and not the number of rows. ``gap`` is minus its mean: how much
+the model overrates what is known.
 """
 
 from __future__ import annotations
@@ -64,13 +65,17 @@ class Panel:
 
     def __init__(self, rows: LogRows, discount: float) -> None:
         self._rows, self._discount = rows, discount
-        order = np.lexsort((rows.place, rows.episode))
+        order = np.lexsort((-rows.waits, rows.place, rows.episode))  # steps that were filled in come before their row
         begins = np.append(True, np.diff(rows.episode[order]) != 0)
         first = np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
         self._first = np.zeros(order.size, dtype=np.bool_)
         self._first[order] = begins
+        span = np.maximum(rows.waits, 1.0) if rows.duration is None else rows.duration
+        since = np.cumsum(span[order]) - span[order]
         self._weight = np.empty(order.size)
-        self._weight[order] = discount ** (np.arange(order.size) - first)
+        self._weight[order] = discount ** (since - since[first])
+        filled = rows.waits > 1.0  # which stand for several steps
+        self._weight[filled] *= (1.0 - discount ** rows.waits[filled]) / (1.0 - discount)
         self._judging: BoolArray | None = None
         self._made: dict[str, LogRows] = {}
         self._actions: dict[tuple[str, float], IntArray] = {}
@@ -116,7 +121,8 @@ class Panel:
         assert self._judging is not None
         rows = np.flatnonzero(self._judging)
         value = chain.last
-        surprise = made.reward[rows] + self._discount * value[made.target[rows]] - value[made.state[rows]]
+        later = np.broadcast_to(made.discounts(self._discount), made.state.shape)[rows]
+        surprise = made.reward[rows] + later * value[made.target[rows]] - value[made.state[rows]]
         names, which = np.unique(made.episode[rows], return_inverse=True)
         sums_of = sums(which, self._weight[rows] * surprise, names.size)
         return -float(sums_of.mean()), float(sums_of.std() / max(names.size - 1, 1) ** 0.5)
@@ -131,21 +137,22 @@ class _Judge:
         self.rows = np.flatnonzero(used & (left | made.terminal)[made.target])
         self.state, self.target = made.state[self.rows], made.target[self.rows]
         assert made.reward is not None
-        self.reward, self.discount, self.size = made.reward[self.rows], discount, S
+        self.reward, self.size, self.times = made.reward[self.rows], S, made.times[self.rows]
+        self.later = np.broadcast_to(made.discounts(discount), made.state.shape)[self.rows]
         self.start = np.bincount(made.state[used & first], minlength=S).astype(np.float64)
         self.start /= max(self.start.sum(), 1.0)
         self.fixed = np.where(made.terminal, made.terminal_value, 0.0)
-        times = np.bincount(self.state, minlength=S)
+        times = np.bincount(self.state, self.times, S)
         self.share: FloatArray = _SHARE_OF_LOG / np.maximum(times, 1.0)
         self.last: FloatArray = self.fixed
 
     def value(self, matches: BoolArray) -> float:
         """Return the value at the start of a policy whose action ``matches`` [M] that of a row."""
-        weight = matches[self.rows] + self.share[self.state]
+        weight = self.times * (matches[self.rows] + self.share[self.state])
         total = sums(self.state, weight, self.size)
         weight = weight / np.maximum(total, np.finfo(np.float64).tiny)[self.state]
-        flow = sums(self.state * self.size + self.target, weight, self.size**2).reshape(self.size, self.size)
-        flow *= -self.discount
+        flow = -sums(self.state * self.size + self.target, weight * self.later, self.size**2)
+        flow = flow.reshape(self.size, self.size)
         flow.flat[:: self.size + 1] += 1.0
         self.last = linalg.solve(flow, sums(self.state, weight * self.reward, self.size) + self.fixed, overwrite_a=True)
         return float(self.start @ self.last)

@@ -31,10 +31,10 @@ import numpy as np
 from .._support.checks import discount_factor, one_of, positive
 from ..data.state_map import StateMap
 from ..errors import DataError, ParameterError
-from ..types import BoolArray, FloatArray, IntArray, RngLike, TableLike, TerminalLike
+from ..types import BoolArray, FloatArray, IntArray, Label, RngLike, TableLike, TerminalLike
 from .feature_log import ANY, FeatureLog, MapDesign
 from .honest import LOG, Cell, Difference, HonestValues, honest_values
-from .rows import LogRows, read_columns
+from .rows import LogRows, read_rows
 from .second_opinion import Opinions, Panel
 
 if TYPE_CHECKING:
@@ -175,6 +175,8 @@ def choose_states(
     terminal: TerminalLike = (),
     columns: Mapping[str, Any] | None = None,
     end: Hashable = None,
+    duration: Label = None,
+    gaps: str = "error",
     folds: int = _FOLDS,
     repeats: int = _REPEATS,
     rng: RngLike = 1,
@@ -206,6 +208,10 @@ def choose_states(
         As for ``from_log``.
     end : hashable, optional
         As for ``from_log``.
+    duration : hashable, optional
+        As for ``from_log``.
+    gaps : {"error", "cut", "fill", "duration"}, default="error"
+        As for ``from_log``.
     folds, repeats : int, default=2
         Number of folds, and how often episodes are split.
     rng : int or Generator, default=1
@@ -227,7 +233,7 @@ def choose_states(
     """
     gamma = discount_factor(discount)
     base = features if isinstance(features, StateMap) else StateMap(tuple(_listed(features)), discount=gamma)
-    read = FeatureLog.read(log, base, columns, end)
+    read = FeatureLog.read(log, base, columns, end, gaps, duration=duration)
     return choose(
         read, base, gamma, candidates, alphas, min_count, prior, support, terminal, folds, repeats, rng, threads
     )
@@ -304,7 +310,7 @@ def all_in_one(log: FeatureLog, terminal: TerminalLike) -> LogRows:
     """Return the rows of a log in one state, with the terminal outcomes as further states."""
     worth = dict(terminal.items()) if isinstance(terminal, Mapping) else dict.fromkeys(terminal or (), 0.0)
     declared = {name: worth.get(name, 0.0) for name in log.outcomes}
-    return read_columns(log.columns(None), (ANY, *log.outcomes), None, declared, (), None, log.gaps)
+    return read_rows(log.opened(None), (ANY, *log.outcomes), None, declared, (), None)
 
 
 def _candidates(
@@ -350,9 +356,10 @@ class _Facts:
         columns = [rows.reward] if rows.reward is not None else []
         over = rows.target > 0
         columns.append(over.astype(np.float64))
-        for feature in log.following.values():
+        for name, feature in log.following.items():
             if feature.numeric:
-                then = feature.cells.astype(np.float64)[rows.row]
+                now = log.features[name].cells.astype(np.float64)[rows.row]
+                then = np.where(rows.waits > 0.0, now, feature.cells.astype(np.float64)[rows.row])
                 columns.append(np.where(over | np.isnan(then), np.nanmean(then), then))
         self._targets: list[FloatArray] = [one for one in columns if np.ptp(one) > 0.0]
 
@@ -360,19 +367,19 @@ class _Facts:
         """Measure one fold."""
         pair: IntArray = made.state * made.by_action.size + made.action
         size = made.by_state.size * made.by_action.size
-        seen = np.bincount(pair[training], minlength=size)
-        states = np.bincount(made.state[training], minlength=made.by_state.size)
+        seen = np.bincount(pair[training], made.times[training], size)
+        states = np.bincount(made.state[training], made.times[training], made.by_state.size)
         judging = ~training
         explained = []
         for target in self._targets:
-            mean = float(target[training].mean())
-            by_state = np.bincount(made.state[training], target[training], made.by_state.size)
+            mean, total = float(target[training].mean()), made.times[training] * target[training]
+            by_state = np.bincount(made.state[training], total, made.by_state.size)
             prior = ((by_state + mean) / (states + 1.0))[np.arange(size) // made.by_action.size]
-            by_pair = (np.bincount(pair[training], target[training], size) + prior) / (seen + 1.0)
+            by_pair = (np.bincount(pair[training], total, size) + prior) / (seen + 1.0)
             error = target[judging] - by_pair[pair[judging]]
             spread = target[judging] - mean
-            total = float(spread @ spread)
-            explained.append(1.0 - float(error @ error) / total if total > 0.0 else 0.0)
+            whole = float(spread @ spread)
+            explained.append(1.0 - float(error @ error) / whole if whole > 0.0 else 0.0)
         facts = (float(np.mean(explained)) if explained else 0.0, float((seen[pair[judging]] >= self._least).mean()))
         for part, fact in zip(self.parts, (*facts, float(strange[judging].mean())), strict=True):
             part.setdefault(design.name, []).append(fact)
@@ -380,6 +387,6 @@ class _Facts:
 
 def refuse_few_episodes(log: FeatureLog) -> None:
     """Raise if a log has no episodes to split."""
-    if log.flow.episode is None:
+    if log.flow.episodes is None:
         message = f"{log.held.table} has no episodes, by which states='auto' is judged; give a StateMap as states"
         raise DataError(message, code="few-episodes", argument="log", value=0)

@@ -265,7 +265,7 @@ class LogSummary:
         if lost:
             lines.append(("dropped", f"{lost:,}: " + ", ".join(f"{n:,} {why}" for why, n in self.dropped.items())))
         if self.columns:
-            lines.append(("columns", self._columns()))
+            lines.append(("columns", columns_text(self.columns, self.ignored)))
         if self.episodes is not None:
             lines.append(("episodes", f"{self.episodes:,}{self._starts()}"))
         if self.pooling is not None:
@@ -291,20 +291,6 @@ class LogSummary:
             )
             lines.append(("choices", f"the best action depends on support: {shown}{_more(self.support_matters, ';')}"))
         return lines + [("note", note) for note in self.notes]
-
-    def _columns(self) -> str:
-        """Return how each column was read, and all that were not."""
-        place = {name: i for i, name in enumerate(_ORDER)}
-        listed = sorted(self.columns.items(), key=lambda column: place.get(column[0], len(place)))
-        used = ", ".join(
-            name + ("" if name == theirs else f" is {theirs!r}") + (f" ({_READ_AS[name]})" if name in _READ_AS else "")
-            for name, theirs in listed
-            if name in place
-        )
-        features = [str(theirs) for name, theirs in listed if name not in place]
-        if features:
-            used += f"; features: {', '.join(features)}"
-        return used + (f"; not used: {', '.join(map(repr, self.ignored))}" if self.ignored else "")
 
     def _starts(self) -> str:
         if not self.starts:
@@ -337,6 +323,21 @@ class LogSummary:
             for title, text in self.lines()
         )
         return f"<table>{rows}</table>"
+
+
+def columns_text(columns: Mapping[str, Any], ignored: Sequence[Any]) -> str:
+    """Return how each column was read, and all that were not."""
+    place = {name: i for i, name in enumerate(_ORDER)}
+    listed = sorted(columns.items(), key=lambda column: place.get(column[0], len(place)))
+    used = ", ".join(
+        name + ("" if name == theirs else f" is {theirs!r}") + (f" ({_READ_AS[name]})" if name in _READ_AS else "")
+        for name, theirs in listed
+        if name in place
+    )
+    features = [str(theirs) for name, theirs in listed if name not in place]
+    if features:
+        used += f"; features: {', '.join(features)}"
+    return used + (f"; not used: {', '.join(map(repr, ignored))}" if ignored else "")
 
 
 def _listed(names: Sequence[Any]) -> str:

@@ -358,6 +358,15 @@ class PlanningProblem(ABC):
         return np.where(asked, with_terminal_values(self.model, q + shift), -np.inf)
 
 
+def with_rewards(model: UncertainMDP, extra: FloatArray) -> UncertainMDP:
+    """Return a model whose pairs earn ``extra`` [S, A] besides; the model itself if that is zero."""
+    if not extra.any():
+        return model
+    twin, entries = copy.copy(model), model.entries
+    twin.entries = entries._replace(reward=entries.reward + extra.reshape(-1)[entries.pairs()])
+    return twin
+
+
 def with_terminal_values(model: MDP | UncertainMDP, q: FloatArray) -> FloatArray:
     """Return ``q`` [S, A] with the values of terminal states, which are known without solving."""
     if not model.terminal.any():

@@ -22,7 +22,7 @@ from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CertaintyEquivalent, CVaR, RiskMeasure, form_of, measure_of
 from ..types import FloatArray, IntArray, PolicyLike, RngLike, TableLike, TerminalLike
-from .base import Ended, Evidence, PlanningProblem
+from .base import Ended, Evidence, PlanningProblem, with_rewards
 from .draw_blocks import KEPT_BYTES, GivenDraws, SlotDraws
 from .equivalent_rows import EquivalentDirichletRows, EquivalentDrawRows
 from .execute.executor import Executor
@@ -493,11 +493,7 @@ class BayesianRiskMDP(PlanningProblem):
             The model itself, if these are zero.
         """
         extra = None if self.reward_posterior is None else self.quieted(self.reward_posterior.mean())
-        if extra is None or not extra.any():
-            return self.model
-        twin, entries = copy.copy(self.model), self.model.entries
-        twin.entries = entries._replace(reward=entries.reward + extra.reshape(-1)[entries.pairs()])
-        return twin
+        return self.model if extra is None else with_rewards(self.model, extra)
 
     def _noisy_rows(self, posterior: DirichletPosterior) -> NoisyRows:
         """Return the exact operator with normal rewards."""

@@ -38,6 +38,7 @@ def render(record: Mapping[str, Any], figure: Figure, name: str) -> str:
         Part("findings", "Findings", findings(record)),
         Part("honest", "Promised and honest values", honest(record, figure)),
         Part("tests", "Tests", tests(record)),
+        Part("log", "The log", paragraphs(*(f"{title.capitalize()}: {text}." for title, text in record["reading"]))),
     ]
     return document(f"Does the model hold? {name}", head, parts)
 
