@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._numerics.compile import each_row, over_rows
+from .._support.checks import require_scale
 from .._support.progress import Progress
 from ..data.policy import named_policies
 from ..errors import ParameterError, PosteriorError
@@ -59,6 +60,7 @@ def problem_of(model: UncertainMDP, posterior: Any, alpha: float, reward_posteri
     given: dict[str, Any] = {"draws" if drawn else "posterior": posterior}
     problem = BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
     model.require_discounted("questions about returns over the posterior")
+    require_scale(model.entries.reward, "questions about returns over the posterior")
     return problem
 
 

@@ -58,7 +58,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import default_threads
-from .._support.checks import generator, require_shape, risk_level, whole_number
+from .._support.checks import generator, require_scale, require_shape, risk_level, whole_number
 from ..data.columns import as_column
 from ..data.labels import Labels
 from ..display.figures import value_of_data as figures
@@ -364,6 +364,7 @@ def value_of_data(
             message, code="wrong-type", argument="posterior", value=kind, expected="DirichletPosterior"
         )
     model.require_discounted("the value of data")
+    require_scale(model.entries.reward, "the value of data")
     asked = np.arange(model.n_sources) if sources is None else _sources(sources, model, indices)
     known = problem.posterior
     if exclude is not None:

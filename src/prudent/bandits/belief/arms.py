@@ -20,7 +20,7 @@ from ..._support.checks import BoolArray, FloatArray, IntArray
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
 from ..._support.streams import PROCESS
 from ...errors import DataError, ParameterError, PosteriorError
-from ...posteriors.linear import LinearGaussianPosterior
+from ...posteriors.linear import MOST_INFLATED, LinearGaussianPosterior, resolved
 from ..kernels import layout as col
 from ..kernels.batch import decide_rows, learn_rows, moments_of, scales
 from ..kernels.layout import BY_ARM, FIXED, Arms, arms_of, handle_of, replace_arrays
@@ -30,7 +30,6 @@ from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
 from ..settings import BanditSettings
 from .base import (
-    MOST_INFLATED,
     NEW,
     ROUNDED,
     Belief,
@@ -40,7 +39,6 @@ from .base import (
     prior_variances,
     require_arrays,
     require_state,
-    resolved,
     score_rule,
 )
 

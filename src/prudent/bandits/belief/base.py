@@ -22,7 +22,6 @@ from ..settings import BanditSettings
 NEW = -1  # as ``here`` of a match
 LARGEST_MOMENT = 1e150  # of a posterior: its square must not overflow
 ROUNDED = 0.05  # by which the variance of a coefficient may exceed that before data
-MOST_INFLATED = 1e13  # of a variance, by what else is learned: beyond, rounding of the sums decides it
 POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
     "bernoulli": LogisticPosterior,
     "poisson": PoissonPosterior,
@@ -352,15 +351,6 @@ def prior_variances(priors: FloatArray) -> FloatArray:
             return np.asarray(np.diagonal(np.linalg.inv(scaled), axis1=1, axis2=2) / sizes**2)
     except np.linalg.LinAlgError:
         return np.full(sizes.shape, math.inf)
-
-
-def resolved(precision: FloatArray, root: FloatArray) -> bool:
-    """Return whether the sums of large contexts leave digits for what little is known of some direction.
-
-    The variance of a coefficient times its own precision, the entry of the diagonal [..., D], is how much it is
-    inflated by what else is learned. Relative errors of the sums count as many times.
-    """
-    return bool((precision * (root**2).sum(axis=-2) <= MOST_INFLATED).all())  # NaN is not
 
 
 def longer(array: np.ndarray[Any, Any], count: int = 1) -> np.ndarray[Any, Any]:

@@ -19,7 +19,7 @@ from ..._numerics.least_squares import LARGE, add_observations, add_to_root, sol
 from ..._support.checks import FloatArray, IntArray, one_of, whole_number
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
 from ...errors import DataError, ParameterError, PosteriorError
-from ...posteriors.linear import LinearGaussianPosterior, require_sums
+from ...posteriors.linear import LinearGaussianPosterior, require_sums, resolved
 from ..kernels.items import centre_on_items, fade_sums, item_moments, solve_level
 from ..kernels.step import LARGEST, WIDE, free_rewards
 from ..law.base import Law
@@ -37,7 +37,6 @@ from .base import (
     prior_variances,
     require_arrays,
     require_state,
-    resolved,
     score_rule,
 )
 
