@@ -140,7 +140,7 @@ EXACT = {
     "Expectile": _risk(risk.Expectile, tau=0.3),
     "ModifiedCVaR": _risk(risk.ModifiedCVaR, alpha=0.5),
     "Mixture": Call(lambda alphas, shares, draws: risk.Mixture(alphas, shares)(draws), _shares, _of_draws, 0.6),
-    "check_risk": Call(lambda alpha: check_risk(pr.CVaR(alpha)), lambda rng: {"alpha": 0.5}, anything, 0.01),
+    "check_risk": Call(lambda alpha: check_risk(pr.CVaR(alpha)), lambda rng: {"alpha": 0.5}, anything, 0.001),
     "cvar_normal": Call(exact.cvar_normal, _normal, _averse),
     "var_normal": Call(exact.var_normal, _normal, _quantile),
     "cvar_clipped_normal": Call(exact.cvar_clipped_normal, _normal, lambda given, found: between(0.0, 1.0, found)),
@@ -491,7 +491,7 @@ def _selected(context: Any, arms: Any, **options: Any) -> Any:
 
 
 def _items(context: Any, reward: Any, features: Any, **options: Any) -> Any:
-    return pr.SharedLinearBandit(2, rng=1, **options).update(context, "a", reward).select(features)
+    return pr.SharedLinearBandit(2, rng=1, **options).update(context, "a", reward).select(features, ["a", "b", "c"])
 
 
 def _predicted(context: Any, alpha: Any, factor: Any) -> Any:
