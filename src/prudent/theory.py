@@ -40,6 +40,7 @@ from ._support.checks import (
     open_probability,
     positive,
     refuse,
+    require_scale,
     require_shape,
     risk_level,
     whole_number,
@@ -147,6 +148,7 @@ def limit_law(
     if truth.termination is not None:
         raise ModelError("the limit law needs a model without steps that end", code="ending-steps")
     truth.require_discounted("the limit law")
+    require_scale(truth.reward, "the limit law")
     actions = truth.policy_indices(policy)
     states = np.arange(truth.n_states)
     chain = truth.transition[states * truth.n_actions + actions].toarray()

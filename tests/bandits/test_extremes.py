@@ -101,6 +101,8 @@ def test_a_hundred_thousand_fuzzed_lives(seed):
         9920001903,  # a prior like that of others which was not that of its own inverse
         9920002437,  # propensities that were not numbers
         9920002774,  # a prior that cannot be inverted
+        9930000714,  # chances of arms that are 1e102 scales apart
+        9930001908,  # first counts that were refused left roots of another prior behind
     ],
 )
 def test_lives_that_failed_once(seed):

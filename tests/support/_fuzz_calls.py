@@ -220,8 +220,8 @@ THEORY = {
         lambda given, found: between(-1.0, 1.0, found),
     ),
     "Falling": Call(
-        lambda start, scale, visits: schedules.Falling(start, scale).level(1, visits),
-        lambda rng: {"start": 0.9, "scale": 10.0, "visits": rng.random(3)},
+        lambda start, scale: schedules.Falling(start, scale).level(1, [1.0]),
+        lambda rng: {"start": 0.9, "scale": 10.0},
         lambda given, found: between(-1.0, 1.0, found),
     ),
 }
@@ -759,13 +759,13 @@ AGENTS = {
         ("episodes", "replications", "episode_length"),
     ),
     "simulate_bandit": Call(
-        lambda n_arms, noise_sd, alpha, horizon: simulation.simulate_bandit(
-            envs.gaussian_bandit(n_arms, noise_sd), [bandits.brps_cmab(alpha)], horizon=horizon, rng=1
+        lambda n_arms, noise_sd, alpha: simulation.simulate_bandit(
+            envs.gaussian_bandit(n_arms, noise_sd), [bandits.brps_cmab(alpha)], horizon=5, rng=1
         ),
-        lambda rng: {"n_arms": 3, "noise_sd": 1.0, "alpha": 0.5, "horizon": 5},
+        lambda rng: {"n_arms": 3, "noise_sd": 1.0, "alpha": 0.5},
         _regret,
         0.02,
-        ("n_arms", "horizon"),
+        ("n_arms",),
     ),
     "frozen_lake": Call(
         _lake, lambda rng: {"p_h": 0.1, "slip": 0.25, "discount": 0.8}, lambda given, found: adds_up(found), 0.03
