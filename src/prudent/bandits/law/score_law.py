@@ -65,7 +65,7 @@ _NODES, _KRONROD, _GAUSS = np.array(
         (0.0, 0.20948214108472782, 0.4179591836734694),
     ]
 ).T.copy()
-_HOPELESS = 1e20  # scales behind the best, of arms with Student's t: their chance is below 1e-80
+_HOPELESS = 1e12  # scales behind the best, of arms with Student's t: their chance is below 1e-47
 _PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
 
 
