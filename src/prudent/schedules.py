@@ -191,7 +191,8 @@ class Decay(Schedule):
         object.__setattr__(self, "half", positive(self.half, "half"))
 
     def level(self, episode: ArrayLike, visits: ArrayLike = 0) -> FloatArray:  # noqa: D102
-        level, _ = np.broadcast_arrays(self.start * 0.5 ** (np.asarray(episode) / self.half), visits)
+        with np.errstate(over="ignore"):  # of a half-life that is nearly zero
+            level, _ = np.broadcast_arrays(self.start * 0.5 ** (np.asarray(episode) / self.half), visits)
         return level.copy()
 
     def draws(self, t: int) -> int:  # noqa: D102  # without arrays: bandits ask at every decision
@@ -245,7 +246,8 @@ class Falling(Schedule):
             object.__setattr__(self, "unseen", risk_level(self.unseen, "unseen"))
 
     def level(self, episode: ArrayLike, visits: ArrayLike = 0) -> FloatArray:  # noqa: D102
-        level, seen = np.broadcast_arrays(self.start / (1.0 + np.asarray(episode) / self.scale), visits)
+        with np.errstate(over="ignore"):  # of a scale that is nearly zero
+            level, seen = np.broadcast_arrays(self.start / (1.0 + np.asarray(episode) / self.scale), visits)
         return level.copy() if self.unseen is None else np.where(seen > 0, level, self.unseen)
 
     @property

@@ -40,6 +40,7 @@ from ._support.checks import (
     open_probability,
     positive,
     refuse,
+    require_scale,
     require_shape,
     risk_level,
     whole_number,
@@ -147,6 +148,7 @@ def limit_law(
     if truth.termination is not None:
         raise ModelError("the limit law needs a model without steps that end", code="ending-steps")
     truth.require_discounted("the limit law")
+    require_scale(truth.reward, "the limit law")
     actions = truth.policy_indices(policy)
     states = np.arange(truth.n_states)
     chain = truth.transition[states * truth.n_actions + actions].toarray()
@@ -250,7 +252,7 @@ def stationary_distribution(chain: ArrayLike) -> FloatArray:
     """
     matrix = distribution(chain, "chain", ndim=2, error=ModelError)
     n = matrix.shape[0]
-    require_shape(matrix, "chain", (n, n), "[S, S]", error=ModelError)
+    require_shape(matrix, "chain", (max(n, 1), max(n, 1)), "[S, S]", error=ModelError)
     # p (I - P) = 0 with sum p = 1: n + 1 equations of rank n if there is one recurrent class
     equations = np.vstack([np.eye(n) - matrix.T, np.ones(n)])
     answer, _, rank, _ = np.linalg.lstsq(equations, np.concatenate([np.zeros(n), [1.0]]), rcond=1e-12)

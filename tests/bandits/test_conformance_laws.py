@@ -7,6 +7,7 @@ from prudent.bandits import law as laws
 from prudent.bandits.kernels.batch import Moments
 from prudent.bandits.law.joint import Design
 from prudent.bandits.law.normal import ScoreRule
+from prudent.bandits.law.score_law import score_law
 
 MEAN, SD = np.array([0.2, 0.5, 0.4]), np.array([0.3, 0.2, 0.4])
 
@@ -61,3 +62,13 @@ def test_one_chance_is_that_of_all(name):
     law = MEMBERS[name]()
     for place, chance in enumerate(law.chances()):
         assert law.chance(place) == pytest.approx(chance, abs=1e-9)
+
+
+@pytest.mark.parametrize("gap", [1e3, 1e12, 1e20, 1e60, 1e150])
+def test_arms_of_their_own_noise_that_are_far_apart_have_chances(gap):
+    """The chance of an arm that is a thousand scales or more behind is below a millionth; powers of more overflow."""
+    law = score_law(-2, (1.0,), False)
+    moments = np.array([[-gap, 0.0], [1.0, 0.9], [1.0, 0.9], [4.0, 5.0]])
+    chances = law.every_chance(moments[:1], moments[2:3], moments[3])
+    assert chances[0] == pytest.approx([0.0, 1.0], abs=1e-6)
+    assert law.decision_chance(moments, 1, 0.0) == pytest.approx(1.0, abs=1e-6)

@@ -1,12 +1,14 @@
 """Numbers from 1e-300 to 1e300: finite results or our errors, and every state loads."""
 
+import warnings
+
 import _extremes
 import numpy as np
 import pytest
 from refusals import refused
 
 from prudent.bandits import LinearBandit, SharedLinearBandit
-from prudent.errors import DataError
+from prudent.errors import DataError, PrudentWarning
 from prudent.journal import Journal
 
 
@@ -86,3 +88,46 @@ def test_fuzzed_lives(seed):
 @pytest.mark.slow
 def test_a_hundred_thousand_fuzzed_lives(seed):
     assert _extremes.main(seed, 100_000, workers=8) == 0
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        9910000013,  # arms that forget: less certain than before data when they are solved again
+        9920000511,  # items whose evidence fades
+        9920000567,  # means of 1e124 from two features that could not be told apart
+        9920000709,  # a refused batch left the noise of other arms behind
+        9920000973,  # counts that could not be faded had moved their clock
+        9920001903,  # a prior like that of others which was not that of its own inverse
+        9920002437,  # propensities that were not numbers
+        9920002774,  # a prior that cannot be inverted
+        9930000714,  # chances of arms that are 1e102 scales apart
+        9930001908,  # first counts that were refused left roots of another prior behind
+    ],
+)
+def test_lives_that_failed_once(seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrudentWarning)
+        _extremes.life(seed)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_large_contexts_leave_open_is_right_or_refused(shared, rng):
+    """After one reward the direction across the context is as uncertain as before it, whatever the scale."""
+    kept = 0
+    for power in range(4, 12):
+        for _ in range(20):
+            context = 10.0**power * rng.normal(size=2)
+            options = {"noise_sd": 1.0, "intercept": False}
+            bandit = SharedLinearBandit(2, **options) if shared else LinearBandit(1, 2, **options)
+            try:
+                bandit.update(context, 0, 1.0)
+            except DataError as error:
+                if error.code != "too-large":
+                    raise
+                continue
+            across = np.array([-context[1], context[0]]) / np.hypot(*context)
+            _, sd = bandit.predict(across[np.newaxis] if shared else across)
+            assert sd.item() ** 2 == pytest.approx(1.0, abs=0.02)
+            kept += 1
+    assert kept >= 40  # up to a million they are all learned

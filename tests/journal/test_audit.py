@@ -5,6 +5,7 @@ import sqlite3
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from _rewrite import rewrite
 from refusals import refused, warned
@@ -207,6 +208,33 @@ def test_a_number_in_a_context_is_our_error(path):
         with warned(PrudentWarning, "damaged-event", event=3):
             rows = list(live.rows(damaged="skip"))
         assert len(rows) == 4
+
+
+@pytest.mark.parametrize("kind", ["arms", "items"])
+def test_tables_and_files_leave_a_damaged_decision_out_on_request(path, tmp_path, kind):
+    bandit = fresh() if kind == "arms" else SharedLinearBandit(2, rng=1)
+    with Journal(path, bandit) as live:
+        ids = [live.select([1.0, 2.0]).id if kind == "arms" else live.select(np.eye(2)).id for _ in range(5)]
+    damaged = 2  # the first decision has the number 1
+    execute(path, "UPDATE event SET context = 1.5 WHERE seq = ?", damaged)
+    with Journal(path) as live:
+        for suffix in (".csv", ".jsonl", ".parquet"):
+            with refused(StateFileError, "damaged-file", event=damaged):
+                live.export(tmp_path / f"all{suffix}")
+            assert not (tmp_path / f"all{suffix}").exists()
+            with warned(PrudentWarning, "damaged-event", event=damaged):
+                assert live.export(tmp_path / f"rest{suffix}", damaged="skip") == 4
+        with refused(StateFileError, "damaged-file", event=damaged):
+            live.to_pandas()
+        with warned(PrudentWarning, "damaged-event", event=damaged):
+            table = live.to_pandas(damaged="skip")
+        with refused(ParameterError, "unknown-option", argument="damaged"):
+            live.to_pandas(damaged="ignore")
+        with refused(ParameterError, "unknown-option", argument="damaged"):
+            live.export(tmp_path / "x.parquet", damaged="ignore")
+    assert list(table.id) == [ids[0], *ids[2:]]
+    assert list(pd.read_parquet(tmp_path / "rest.parquet").id) == list(table.id)
+    assert list(pd.read_csv(tmp_path / "rest.csv").id) == list(table.id)
 
 
 # -- snapshots are read back -----------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ Every kernel releases the GIL and is cached on disk, so a machine compiles each 
 many processes start at the same time: the first compiles, the others wait for it. A folder that cannot be written, as
 in a container, is read all the same. What is in none, or does not fit on the disk, is compiled in memory. Threads are
 plain Python threads over ranges of rows: no Numba threading layer, hence nothing that breaks when the caller has
-threads of its own, no parallel compilation to wait for, and Ctrl-C works while they compute.
+threads of its own, no parallel compilation to wait for, and Ctrl-C works while they compute. While the main thread
+compiles, Ctrl-C waits for the end of the kernel: LLVM calls back into Python, where an exception would be dropped.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -115,11 +117,68 @@ def inlined(function: F) -> F:
     return _compiled(function, inline="always")
 
 
+class _Interrupts:
+    """Holds Ctrl-C back while the main thread compiles; the second one is honoured at once."""
+
+    def __init__(self) -> None:
+        self._handler: Any = None  # of the program, while ours is in its place
+        self._pressed = 0
+
+    def _press(self, signum: int, frame: Any) -> None:
+        self._pressed += 1
+        if self._pressed > 1:
+            self._handler(signum, frame)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hand an interrupt in the block to the handler of the program after the block."""
+        main = threading.current_thread() is threading.main_thread()
+        if not main or self._handler is not None or not callable(signal.getsignal(signal.SIGINT)):
+            yield
+            return
+        self._take()
+        try:
+            yield
+        finally:
+            self._hand_back()
+
+    @contextmanager
+    def let_through(self) -> Iterator[None]:
+        """Give the handler of the program its place back in a block that only waits."""
+        if self._handler is None or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._hand_back()
+        try:
+            yield
+        finally:
+            self._take()
+
+    def _take(self) -> None:
+        self._pressed = 0
+        self._handler = signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, self._press)
+
+    def _hand_back(self) -> None:
+        handler, self._handler = self._handler, None
+        if handler is None:  # the block that waited ended with an interrupt
+            return
+        if signal.getsignal(signal.SIGINT) == self._press:  # else somebody has changed it in the meantime
+            signal.signal(signal.SIGINT, handler)
+        if self._pressed:
+            self._pressed = 0
+            handler(signal.SIGINT, None)
+
+
+_INTERRUPTS = _Interrupts()
+
+
 def _compiled(function: F, counted: bool = True, **options: Any) -> F:
     if hasattr(numba.core.options.DefaultOptions, "_nrt"):  # no promise of Numba's; without it references are counted
         options["_nrt"] = counted  # said in any case: a kernel would do as the one that first calls it
     # nobody calls kernels through pointers, and each wrapper for that takes time to compile
     compiled: Any = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    compiled.compile = _held(compiled.compile)
     try:
         compiled._cache = cache = _Cache(function)
     except RuntimeError:  # Numba found no folder at all
@@ -127,6 +186,16 @@ def _compiled(function: F, counted: bool = True, **options: Any) -> F:
     if cache is None or not cache.writable:
         _NOTICE.unkept = "no folder to keep them in can be written"
     return cast(F, compiled)
+
+
+def _held(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the compiler of one kernel with Ctrl-C held back."""
+
+    def compile_held(signature: Any) -> Any:
+        with _INTERRUPTS.held():
+            return compile_one(signature)
+
+    return compile_held
 
 
 class _Readable:
@@ -194,7 +263,8 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         if code is None and self._turn is None:
             with suppress(OSError):
                 self._turn_file.parent.mkdir(parents=True, exist_ok=True)
-            self._turn = take_turn(self._turn_file, WAIT)
+            with _INTERRUPTS.let_through():
+                self._turn = take_turn(self._turn_file, WAIT)
             code = self._loaded(sig, target_context)  # another process may have compiled it in the meantime
             if code is not None:
                 self.end_turn()

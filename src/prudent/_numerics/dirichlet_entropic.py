@@ -104,10 +104,10 @@ def _series(x, psi, total, strength, centred, grad, moments, powers):
             grad[k] *= x[k]
             power += psi[k] * grad[k]
         powers[j] = 0.0 if centred and j == 1 else power  # the mean of w.x is zero but for rounding
-        moment, c = 0.0, 1.0 / (total + j - 1.0)
+        moment, c = 0.0, 1.0 / (total + (j - 1.0))  # brackets: the total may be tiny
         for i in range(1, j + 1):
             moment += c * powers[i] * moments[j - i]
-            c *= (j - i) / (total + j - i - 1.0) if i < j else 0.0
+            c *= (j - i) / (total + (j - i - 1.0)) if i < j else 0.0
         moments[j] = moment
         term *= strength / j
         rest += term * moment

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DataError, ParameterError, PrudentError
+from ..errors import DataError, ModelError, ParameterError, PrudentError
 from .memory import require_memory
 
 FloatArray = npt.NDArray[np.float64]
@@ -119,6 +119,15 @@ def whole_number(
     if memory is not None:
         require_memory(memory * number if number < 2**60 else math.inf, name, number)
     return number
+
+
+def require_scale(rewards: FloatArray, who: str) -> None:
+    """Raise if the variance of returns would overflow or vanish in ``who``: rewards of 1e300, or all below 1e-75."""
+    largest = float(np.abs(rewards).max(initial=0.0))
+    if largest > 1e75 or 0.0 < largest < 1e-75:
+        message = f"the largest reward is {largest:g}: for {who} measure rewards in a unit of their own size"
+        code = "overflow" if largest > 1.0 else "underflow"
+        raise ModelError(message, code=code, argument="reward", value=largest)
 
 
 def one_of(value: Any, name: str, options: Collection[Any], *, error: type[PrudentError] = ParameterError) -> Any:

@@ -261,7 +261,7 @@ def _levels(alpha: Any) -> float | tuple[float, ...] | Schedule:
     schedule = schedule_of(alpha)
     if schedule is not None:
         return schedule
-    if np.ndim(alpha) == 0:
+    if not isinstance(alpha, (list, tuple, range, np.ndarray)) or (isinstance(alpha, np.ndarray) and alpha.ndim == 0):
         return risk_level(alpha)
     levels = tuple(risk_level(level, f"alpha[{t}]") for t, level in enumerate(alpha))
     if not levels:

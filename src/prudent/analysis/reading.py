@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._numerics.compile import each_row, over_rows
-from .._support.checks import whole_number
+from .._support.checks import require_scale, whole_number
 from .._support.progress import Progress
 from ..data.policy import Policy, named_policies
 from ..errors import ParameterError, PosteriorError
@@ -58,7 +58,9 @@ def problem_of(model: UncertainMDP, posterior: Any, alpha: float, reward_posteri
         raise PosteriorError(message, code="wrong-type", argument="posterior", value=posterior)
     drawn = isinstance(posterior, (np.ndarray, list, tuple)) and np.ndim(posterior) > 2
     given: dict[str, Any] = {"draws" if drawn else "posterior": posterior}
-    return BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
+    problem = BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
+    require_scale(model.entries.reward, "questions about returns over the posterior")
+    return problem
 
 
 def read_belief(model: UncertainMDP, posterior: Any, reward_posterior: RewardsLike = "certain") -> Belief:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from .._numerics.compile import default_threads, kernel
-from .._support.checks import generator, positive, risk_level, whole_number
+from .._support.checks import generator, positive, require_scale, risk_level, whole_number
 from .._support.streams import replication_streams
 from ..data.policy import Policy
 from ..display.figures import returns as figures
@@ -338,7 +338,7 @@ def returns(
         hint = "; for an uncertain model give model.mdp(theta)" if isinstance(mdp, UncertainMDP) else ""
         message = f"mdp must be an MDP, got {type(mdp).__name__}{hint}"
         raise ModelError(message, code="wrong-type", argument="mdp", expected="MDP")
-    steps = None if horizon is None else whole_number(horizon, "horizon")
+    steps = None if horizon is None else whole_number(horizon, "horizon", maximum=MAX_STEPS)
     timed = Policy.read(policy, mdp, steps)
     if steps is None and timed.later is None:
         steps = timed.steps.shape[0]
@@ -370,6 +370,7 @@ class _Simulator:
     ) -> None:
         mdp.require_unit_durations("simulated returns")
         outcomes = mdp.outcomes()
+        require_scale(np.append(outcomes.reward, final), "simulated returns")
         final = final if horizon is not None else np.zeros(mdp.n_states)
         # a run may stop where nothing more can be earned
         over = find_over(mdp, outcomes, _ever_taken(mdp, policy), must_end=False) & (not final.any())

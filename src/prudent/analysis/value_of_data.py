@@ -59,7 +59,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import default_threads
-from .._support.checks import generator, require_shape, risk_level, whole_number
+from .._support.checks import generator, require_scale, require_shape, risk_level, whole_number
 from ..data.columns import as_column
 from ..data.labels import Labels
 from ..data.policy import Policy
@@ -378,6 +378,7 @@ def value_of_data(
     if steps is None and terminal_value is not None:
         message = "terminal_value says what states are worth after a horizon; give horizon as well"
         raise ParameterError(message, code="missing-argument", argument="horizon")
+    require_scale(model.entries.reward, "the value of data")
     asked = np.arange(model.n_sources) if sources is None else _sources(sources, model, indices)
     known = problem.posterior
     if exclude is not None:

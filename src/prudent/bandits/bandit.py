@@ -138,6 +138,7 @@ class LinearBandit(NamedArms):
     ) -> None:
         names = arm_names(arms, "arms")
         more = {"first_pulls": first_pulls, "min_propensity": min_propensity, "exploration": exploration}
+        one_of(rewards, "rewards", ["gaussian", *LINKS])
         chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
@@ -149,7 +150,6 @@ class LinearBandit(NamedArms):
             blank = np.eye(size) if prior is None else prior
             belief = GaussianArms(len(names), blank, self._intercept, sd, noise)
         else:
-            one_of(rewards, "rewards", ["gaussian", *LINKS])
             refuse_noise(rewards, sd, noise)
             if rewards == "bernoulli" and self._dim == 0 and prior is None:
                 belief = BetaArms(len(names))

@@ -411,9 +411,15 @@ class Bandit(SavedBandit):
 
     def _move(self, time: TimeLike) -> None:
         """Let evidence fade up to now."""
-        if self._drift is not None:
+        drift = self._drift
+        if drift is not None:
+            tick = drift.tick
             with Changing(self):
-                self._forget(self._drift.move(self._decisions, time))
+                try:
+                    self._forget(drift.move(self._decisions, time))
+                except BaseException:
+                    drift.tick = tick
+                    raise
 
     @contextmanager
     def _all_or_none(self, contexts: FloatArray) -> Iterator[None]:

@@ -142,6 +142,7 @@ class SharedLinearBandit(Bandit):
         half_life: HalfLifeLike = None,
         settings: BanditSettings | None = None,
     ) -> None:
+        one_of(rewards, "rewards", ["gaussian", *LINKS])
         chosen = settings_of(settings, alpha, rewards, {"min_propensity": min_propensity, "exploration": exploration})
         own = flag(offsets, "offsets")
         self._set_features(dim, features, intercept, ("offset",) * own)
@@ -155,7 +156,6 @@ class SharedLinearBandit(Bandit):
             blank = np.eye(size) if prior is None else prior
             belief = GaussianItems(blank, self._intercept, sd, draws, precision if own else None)
         else:
-            one_of(rewards, "rewards", ["gaussian", *LINKS])
             refuse_noise(rewards, sd)
             if own:
                 message = f"offsets do not go with rewards={rewards!r}"

@@ -257,7 +257,10 @@ def as_column(values: Any) -> Column:
     """Return an array of cells in which every label stays as it is, even a tuple."""
     if hasattr(values, "dtype") and getattr(values.dtype, "kind", "O") not in "mM":  # NumPy would number dates
         return np.asarray(values)
-    cells = list(values)
+    try:
+        cells = list(values)
+    except TypeError:  # a number where a column should be
+        return np.asarray(values, dtype=object)
     kinds = set(map(type, cells))
     if bool not in kinds and all(issubclass(kind, (int, float, np.integer, np.floating)) for kind in kinds):
         return np.asarray(cells)

@@ -185,6 +185,8 @@ def named_policies(policies: Any, model: PolicySpace) -> list[tuple[Hashable, An
     message = f"policies must be a policy, a list or a dict of policies, got {policies!r}"
     if isinstance(policies, str) or not (isinstance(policies, HasPolicy) or hasattr(policies, "__iter__")):
         raise ParameterError(message, code="wrong-type", argument="policies", value=policies)
+    if isinstance(policies, np.ndarray) and not policies.ndim:
+        raise ParameterError(message, code="wrong-type", argument="policies", value=policies)
     if not isinstance(policies, HasPolicy) and not hasattr(policies, "__len__"):
         policies = list(policies)
     if not isinstance(policies, HasPolicy) and len(policies) == 0:

@@ -427,8 +427,11 @@ def _targets(sample: Sample, columns: list[dict[str, Any]], terms: FloatArray, d
 
 def _scaled(part: FloatArray, least: float = 0.0) -> FloatArray:
     """Return columns divided by their common spread, or by ``least`` if that is more; zeros if they are constant."""
+    largest = float(np.abs(part).max(initial=0.0))
+    if largest > 1e150:  # squares would overflow
+        return _scaled(part / largest, least / largest)
     spread = max(float(np.sqrt(part.var(axis=0).mean())), least)
-    if spread <= 1e-9 * float(np.abs(part).max()):
+    if spread <= 1e-9 * largest:
         return np.zeros_like(part)
     return np.asarray((part - part.mean(axis=0)) / spread)
 

@@ -34,6 +34,7 @@ from .state_vectors import centre_states, grid_states, leaf_states, numbers_of, 
 
 ByFeature = Mapping[str, Any] | tuple[tuple[str, Any], ...]
 METHODS = ("tree", "quantiles", "clusters", "cuts")
+_MOST = 10**9  # states, and rows of a state
 _SLACK = 0.1  # part of the range of a column by which a number may exceed it
 
 
@@ -129,8 +130,8 @@ class StateMap:
         if not self.features:
             raise ParameterError("features is empty: name at least one column", code="empty", argument="features")
         one_of(self.method, "method", METHODS)
-        put(self, "n_states", whole_number(self.n_states, "n_states"))
-        put(self, "min_rows", whole_number(self.min_rows, "min_rows"))
+        put(self, "n_states", whole_number(self.n_states, "n_states", maximum=_MOST))
+        put(self, "min_rows", whole_number(self.min_rows, "min_rows", maximum=_MOST))
         put(self, "categorical", _names(self.categorical, "categorical", self.features))
         put(self, "cyclic", self._pairs("cyclic", lambda period, name: positive(period, name)))
         put(self, "cuts", self._pairs("cuts", _checked_cuts))

@@ -148,7 +148,7 @@ def _checked_layout(layout: Sequence[str]) -> tuple[str, ...]:
 
 
 def _slip(slip: Any) -> FloatArray:
-    sides = [slip, slip] if np.ndim(slip) == 0 else list(slip)
+    sides = list(slip) if isinstance(slip, (list, tuple)) or np.ndim(slip) else [slip, slip]
     require_length(sides, "slip", 2, "perpendicular direction", error=ParameterError)
     before, after = (probability(side, "slip") for side in sides)
     if before + after > 1.0:

@@ -434,7 +434,13 @@ class _Reader:
     def _arms(self, table: TableBlock) -> IntArray:
         import pandas
 
-        codes, names = pandas.factorize(_series(self._column(table, "arm")))
+        column = _series(self._column(table, "arm"))
+        try:
+            codes, names = pandas.factorize(column)
+        except TypeError:  # a list or an array in place of a name
+            for row, name in enumerate(column):
+                self._arm_index(name, table, row, "arm")
+            raise
         self._require(table, codes >= 0, "arm", "the name of an arm")
         index = [self._arm_index(name, table, int(np.argmax(codes == i)), "arm") for i, name in enumerate(names)]
         return np.array(index, dtype=np.int64)[codes]

@@ -332,12 +332,34 @@ def off_policy(
     confidence = open_probability(confidence, "confidence")
     one_of(interval, "interval", INTERVALS)
     folds = whole_number(folds, "folds", minimum=2)
+    layout = Layout(context, columns, arms, missing_reward, block, False, independent=is_independent(episode))
+    limits = (clip, switch, max_weight, reward_range)
+    found = collected(log, target, reward_model, logging_policy, folds, layout, *limits)
+    estimates = estimates_of(found, confidence, interval)
+    if set(estimates.warning_codes) - {"skipped-rows"}:  # the caller asked to skip rows
+        message = "; ".join(estimates.warnings)
+        warnings.warn(OverlapWarning(message, code="overlap", value=estimates.warning_codes), stacklevel=2)
+    return estimates
+
+
+def collected(
+    log: TableLike,
+    target: TargetLike,
+    reward_model: RewardModelLike,
+    logging_policy: TargetLike | None,
+    folds: int,
+    layout: Layout,
+    clip: float | None = None,
+    switch: float | None = None,
+    max_weight: float | None = None,
+    reward_range: Sequence[float] | None = None,
+) -> Collected:
+    """Read a log once, and return what all intervals are made of; arguments as for ``off_policy``."""
     first_arms = [*arms_of(target), *arms_of(logging_policy)]
     if hasattr(reward_model, "columns"):
         first_arms += arms_of(reward_model)
-    bandit_features = features_of(target) or features_of(logging_policy)
-    layout = Layout(context, columns, arms, missing_reward, block, False, bandit_features, is_independent(episode))
-    with BanditLog(log, layout, first_arms) as read:
+    features = features_of(target) or features_of(logging_policy)
+    with BanditLog(log, layout._replace(features=features), first_arms) as read:
         root = math.sqrt(read.n)
         bounds = Bounds(
             clip=root if clip is None else positive(clip, "clip"),
@@ -355,11 +377,7 @@ def off_policy(
                 for first in range(0, len(part), step):
                     sums.add(part.part(slice(first, first + step)), chances, logging, model)
                 line.show(f"{sums.all.count:,} of {read.n:,} rows")
-    estimates = _estimates_of(read, bounds, reward_range is not None, confidence, interval, model, sums)
-    if set(estimates.warning_codes) - {"skipped-rows"}:  # the caller asked to skip rows
-        message = "; ".join(estimates.warnings)
-        warnings.warn(OverlapWarning(message, code="overlap", value=estimates.warning_codes), stacklevel=2)
-    return estimates
+    return Collected(read, bounds, reward_range is not None, model, sums)
 
 
 def _refuse_given(given: Mapping[str, Any], defaults: Mapping[str, Any], kind: str) -> None:
@@ -458,18 +476,21 @@ class _Sums:
                 self.snapshots.append(self.all.copy())
 
 
-def _estimates_of(
-    log: BanditLog,
-    bounds: Bounds,
-    given_range: bool,
-    confidence: float,
-    interval: str,
-    model: RewardModel,
-    sums: _Sums,
-) -> OffPolicyEstimates:
+class Collected(NamedTuple):
+    """What one pass over a log leaves."""
+
+    log: BanditLog
+    bounds: Bounds
+    given_range: bool
+    model: RewardModel
+    sums: _Sums
+
+
+def estimates_of(collected: Collected, confidence: float, interval: str) -> OffPolicyEstimates:
     """Return the result, from the sums over all rows."""
     import pandas
 
+    log, bounds, given_range, model, sums = collected
     covariance = sums.all.covariance()
     seen = {"rewards": not given_range and not log.binary, "weights": bounds.weight is None and sums.top != 0.0}
     max_weight = bounds.weight or _largest_weight(sums, covariance)

@@ -127,10 +127,13 @@ class _Ridge(_FoldModel):
         size = squares / log.n
         self._prior = np.diag(np.where(size > 0.0, size, 1.0))
         self._coefficients = np.empty((folds, self._size, width))
+        empty = np.zeros((width + 1, width + 1))
+        solver = self._posterior(empty)
         for fold, arm in np.ndindex(folds, self._size):
             # the sums are of r - centre; a fold's own rewards must not enter, so its model has its own centre
             others = np.delete(gram[:, arm], fold, axis=0).sum(axis=0)
-            self._coefficients[fold, arm] = self._posterior(_moved(others, float(self._means[fold]) - centre)).mean()
+            solver.gram = np.stack([_moved(others, float(self._means[fold]) - centre), empty])
+            self._coefficients[fold, arm] = solver.mean()
         self._gram = gram.sum(axis=0)
         self._load = np.zeros((self._size, width))
         self._noise = np.zeros((self._size, width, width))

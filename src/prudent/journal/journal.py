@@ -118,12 +118,8 @@ class Journal:
             text = f"bandit must be a LinearBandit or a SharedLinearBandit, got {bandit!r}"
             raise ParameterError(text, code="wrong-type", argument="bandit", value=bandit)
         self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
-        self._options: Any = {
-            "synchronous": synchronous,
-            "snapshot_every": snapshot_every,
-            "timeout": timeout,
-            "key": key,
-        }
+        options = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout, "key": key}
+        self._options: Any = options
         if key is not None and (not isinstance(key, bytes) or len(key) < 16):
             text = "key must be at least 16 bytes, for instance secrets.token_bytes(32)"
             raise ParameterError(text, code="wrong-type", argument="key")
@@ -405,17 +401,22 @@ class Journal:
         skip = one_of(damaged, "damaged", ("raise", "skip")) == "skip"
         yield from decision_rows(self._file, self._replica, self._locked_read, skip)
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self, *, damaged: str = "raise") -> pandas.DataFrame:
         """Return `rows` as a DataFrame.
+
+        Parameters
+        ----------
+        damaged : {"raise", "skip"}, default="raise"
+            What to do at an event that is damaged; see `rows`.
 
         Returns
         -------
         pandas.DataFrame
             One row for each decision, times as timestamps in UTC.
         """
-        return table_of(self.rows(), self._replica.codec.columns)
+        return table_of(self.rows(damaged=damaged), self._replica.codec.columns)
 
-    def export(self, path: PathLike) -> int:
+    def export(self, path: PathLike, *, damaged: str = "raise") -> int:
         """Write `rows` to a file, in little memory.
 
         Parameters
@@ -423,6 +424,8 @@ class Journal:
         path : path-like
             A ``.parquet`` (needs pyarrow), ``.csv`` or ``.jsonl`` file, which is replaced atomically. In CSV, contexts
             and arms are JSON lists.
+        damaged : {"raise", "skip"}, default="raise"
+            What to do at an event that is damaged; see `rows`.
 
         Returns
         -------
@@ -434,12 +437,13 @@ class Journal:
         ParameterError
             If the format is unknown.
         """
-        return write_rows(self.rows(), path, self._replica.codec.columns, self._names)
+        return write_rows(self.rows(damaged=damaged), path, self._replica.codec.columns, lambda: self._names(damaged))
 
-    def _names(self) -> set[Arm]:
+    def _names(self, damaged: str) -> set[Arm]:
         """Return all arms that ever were, or all candidates."""
-        if isinstance(self.bandit, SharedLinearBandit):
-            return {name for row in self.rows() for name in row["arms"]}
+        if damaged == "skip" or isinstance(self.bandit, SharedLinearBandit):
+            with warnings.catch_warnings(action="ignore", category=PrudentWarning):  # the rows are read again, and warn
+                return {name for row in self.rows(damaged=damaged) for name in row["arms"]}
         with self._lock, self._read():
             return {name for event in self._file.changes() for name in json.loads(event.arms or "[]")}
 

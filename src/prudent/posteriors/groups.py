@@ -15,9 +15,11 @@ known, the posterior density is proportional to
 
 from __future__ import annotations
 
+import math
+import operator
+import reprlib
 from collections.abc import Iterable, Iterator
 from itertools import combinations, product
-from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -59,12 +61,17 @@ def added_up(counts: FloatArray, groups: Iterable[Group]) -> tuple[FloatArray, t
     sizes = np.count_nonzero(counts, axis=1)
     ambiguous = np.zeros(counts.shape[0])
     added: dict[tuple[int, tuple[int, ...]], float] = {}
-    for source, outcomes, count in groups:
-        possible = tuple(sorted({int(k) for k in outcomes if counts[source, k] > 0.0}))
-        if not possible or not count >= 0.0:
+    for group in groups:
+        try:
+            source, outcomes, count = operator.index(group[0]), [operator.index(k) for k in group[1]], float(group[2])
+            possible = tuple(sorted({k for k in outcomes if k >= 0 and counts[source, k] > 0.0}))
+        except (TypeError, ValueError, IndexError, OverflowError) as error:
+            message = f"groups has {reprlib.repr(tuple(group))}, expected (source, outcomes, times): {error}"
+            raise DataError(message, code="wrong-type", argument="groups", value=group) from error
+        if not possible or not 0.0 <= count < math.inf or source < 0:
             message = f"group {tuple(outcomes)} of source {source} with count {count} has no outcome that is possible"
             raise DataError(message, code="impossible-outcome", source=source, value=count)
-        added[source, possible] = added.get((source, possible), 0.0) + float(count)
+        added[source, possible] = added.get((source, possible), 0.0) + count
     kept = []
     for (source, outcomes), count in sorted(added.items()):
         if len(outcomes) == 1:
@@ -229,7 +236,7 @@ def grouped_source(counts: FloatArray, groups: dict[tuple[int, ...], float]) -> 
         return _Tree(counts, groups)
     ways = 1
     for outcomes, count in groups.items():
-        ways *= comb(round(count) + len(outcomes) - 1, len(outcomes) - 1)
+        ways *= math.comb(round(count) + len(outcomes) - 1, len(outcomes) - 1)
         if ways > _MOST_WAYS or count != round(count):
             return GroupedSource(counts, groups)
     return _Mixture(counts, groups)

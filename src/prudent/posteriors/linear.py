@@ -18,7 +18,10 @@ from ..errors import DataError, PosteriorError
 from ..types import ArrayLike, FloatArray, IntArray, RngLike
 from .base import Posterior, writable
 
+MOST_INFLATED = 1e13  # of a variance, by what else is learned: beyond, rounding of the sums decides it
 _LARGEST_SQUARED = 1e150  # the square of a larger number may overflow
+_WIDE = 1e12  # square of a feature over its prior precision: beyond, what was learned is checked
+_LARGE_REWARD = 1e60  # beyond, too
 
 
 class LinearGaussianPosterior(Posterior):
@@ -180,7 +183,8 @@ class LinearGaussianPosterior(Posterior):
         Raises
         ------
         DataError
-            If a number is not finite or too large to square, or shapes do not match. Nothing is changed then.
+            If a number is not finite or too large for double precision, or shapes do not match. Nothing is changed
+            then.
 
         Examples
         --------
@@ -189,9 +193,23 @@ class LinearGaussianPosterior(Posterior):
         """
         contexts, rewards = self._rows(context, reward)
         _refuse_huge(rewards, "reward")
+        widest = _WIDE * float(np.diagonal(self.prior_precision).min())
+        large = np.abs(contexts).max(initial=0.0) ** 2 > widest or np.abs(rewards).max(initial=0.0) > _LARGE_REWARD
+        before = self._gram.copy() if large else None
         add_observations(self._gram, writable(contexts).reshape(-1, self.dim), writable(rewards).reshape(-1))
         self._solved = None
+        if before is not None and not self._usable():
+            self.gram = before
+            text = "context or reward is too large for double precision beside what is known: scale them"
+            raise DataError(text, code="too-large", argument="context")
         return self
+
+    def _usable(self) -> bool:
+        """Return whether moments are finite, and not decided by rounding."""
+        with np.errstate(all="ignore"):
+            root, mean = self._solution()
+            moments = np.concatenate([self.covariance().reshape(-1), mean])
+            return bool(np.isfinite(moments).all()) and resolved(np.diagonal(self.precision), root)
 
     def mean(self) -> FloatArray:
         """Return the posterior mean of theta.
@@ -261,8 +279,13 @@ class LinearGaussianPosterior(Posterior):
         (0.0, 5.0)
         """
         points = self._contexts(contexts, "contexts")
-        scaled = points @ self._solution()[0].T
-        return points @ self.mean(), self.noise_sd * np.sqrt((scaled**2).sum(axis=-1))
+        with np.errstate(all="ignore"):
+            mean = points @ self.mean()
+            sd = self.noise_sd * np.sqrt(((points @ self._solution()[0].T) ** 2).sum(axis=-1))
+        if not np.isfinite(mean + sd).all():
+            text = "contexts has numbers that are too large: s'theta or its variance overflows; scale the features"
+            raise DataError(text, code="too-large", argument="contexts")
+        return mean, sd
 
     def sample(self, n: int, rng: RngLike = None) -> FloatArray:
         """Draw coefficients theta.
@@ -367,6 +390,15 @@ def _refuse_huge(array: FloatArray, name: str) -> None:
     refuse(np.abs(array) > _LARGEST_SQUARED, array, name, "a number that can be squared", code="too-large")
 
 
+def resolved(precision: FloatArray, root: FloatArray) -> bool:
+    """Return whether the sums of large contexts leave digits for what little is known of some direction.
+
+    The variance of a coefficient times its own precision, the entry of the diagonal [..., D], is how much it is
+    inflated by what else is learned. Relative errors of the sums count as many times.
+    """
+    return bool((precision * (root**2).sum(axis=-2) <= MOST_INFLATED).all())  # NaN is not
+
+
 def require_sums(gram: FloatArray, pulls: IntArray) -> None:
     """Raise unless ``gram`` [A, 2, D+1, D+1] can be sums over ``pulls`` [A] rewards; see ``least_squares``."""
     if not np.isfinite(gram).all():
@@ -395,9 +427,11 @@ def require_sums(gram: FloatArray, pulls: IntArray) -> None:
 
 
 def _precision_matrix(value: Any, dim: int) -> FloatArray:
-    if np.ndim(value) == 0:
+    if not isinstance(value, (list, tuple, np.ndarray)) and np.ndim(value) == 0:
         return positive(value, "prior_precision") * np.eye(dim)
     matrix = finite_array(value, "prior_precision", error=PosteriorError)
+    if not matrix.ndim:
+        return positive(float(matrix), "prior_precision") * np.eye(dim)
     if matrix.shape != (dim, dim):
         text = f"prior_precision has shape {matrix.shape}, expected a number or ({dim}, {dim})"
         raise PosteriorError(text, code="wrong-shape", argument="prior_precision", value=matrix.shape)

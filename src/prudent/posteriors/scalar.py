@@ -63,6 +63,9 @@ def _above_zero(array: FloatArray, name: str) -> None:
     refuse(array <= 0.0, array, name, "a number > 0", error=PosteriorError, code="not-positive")
 
 
+_LARGEST = 1e150  # of rewards and their means: squares do not overflow
+
+
 class BetaPosterior(_Elementwise):
     """Independent Beta posteriors of success probabilities, in an array of any shape.
 
@@ -246,7 +249,7 @@ class NormalPosterior(_Elementwise):
     Raises
     ------
     PosteriorError
-        If a standard deviation is not positive, or shapes do not broadcast.
+        If a standard deviation is not positive, a number is above 1e150, or shapes do not broadcast.
 
     Examples
     --------
@@ -265,7 +268,10 @@ class NormalPosterior(_Elementwise):
         self.prior_mean, self.prior_sd, self.noise_sd = _prior_arrays(mean=mean, sd=sd, noise_sd=noise_sd)
         _above_zero(self.prior_sd, "sd")
         _above_zero(self.noise_sd, "noise_sd")
-        ratio = self.prior_sd / self.noise_sd
+        for name, numbers in (("mean", self.prior_mean), ("sd", self.prior_sd)):
+            refuse(np.abs(numbers) > _LARGEST, numbers, name, f"at most {_LARGEST:g}", error=PosteriorError)
+        with np.errstate(over="ignore"):
+            ratio = self.prior_sd / self.noise_sd
         refuse(ratio > 1e100, self.prior_sd, "sd", "at most 1e100 times noise_sd", error=PosteriorError)
         self._ratio = ratio * ratio
         self.pulls = np.zeros_like(self.prior_mean)
@@ -294,7 +300,7 @@ class NormalPosterior(_Elementwise):
         Raises
         ------
         DataError
-            If a reward is not finite, or an index is out of range. Nothing is changed then.
+            If a reward is not finite or above 1e150, or an index is out of range. Nothing is changed then.
 
         Examples
         --------
@@ -302,6 +308,7 @@ class NormalPosterior(_Elementwise):
         array([0., 3.])
         """
         flat, rewards = self._observed(index, finite_array(reward, "reward"), self.pulls.shape)
+        refuse(np.abs(rewards) > _LARGEST, rewards, "reward", f"at most {_LARGEST:g}", code="too-large")
         np.add.at(self.pulls.reshape(-1), flat, 1.0)
         np.add.at(self.surplus.reshape(-1), flat, rewards - self.prior_mean.reshape(-1)[flat])
         return self
@@ -319,7 +326,7 @@ class NormalPosterior(_Elementwise):
         >>> NormalPosterior([5.0], sd=2.0, noise_sd=1.0).mean()
         array([5.])
         """
-        return self.prior_mean + self._ratio * self.surplus / (1.0 + self._ratio * self.pulls)
+        return self.prior_mean + self._ratio / (1.0 + self._ratio * self.pulls) * self.surplus
 
     def variance(self) -> FloatArray:
         """Return the posterior variances of the mean rewards.

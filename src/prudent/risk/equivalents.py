@@ -189,15 +189,16 @@ class EntropicRisk(CertaintyEquivalent):
         object.__setattr__(self, "beta", beta)
 
     def of_draws(self, draws: FloatArray) -> FloatArray:  # noqa: D102
-        mean = draws.mean(axis=0)
-        if self.beta == 0.0:
-            return np.asarray(mean)
-        worst = draws.min(axis=0) if self.beta > 0.0 else draws.max(axis=0)
-        # expm1 and log1p about the mean while the exponents are small, else powers below one about the worst
-        near = abs(self.beta) * np.ptp(draws, axis=0) < 1.0
-        at = np.where(near, mean, worst)
-        risen = np.expm1(-self.beta * (draws - at)).mean(axis=0)
-        return np.asarray(at - np.log1p(risen) / self.beta)
+        low, high = draws.min(axis=0), draws.max(axis=0)
+        with np.errstate(over="ignore"):  # halves and the range of the draws keep what overflows in its place
+            mean = np.clip(draws.mean(axis=0), low, high)
+            if self.beta == 0.0:
+                return np.asarray(mean)
+            # expm1 and log1p about the mean while the exponents are small, else powers below one about the worst
+            near = 2.0 * abs(self.beta * (0.5 * high - 0.5 * low)) < 1.0
+            at = np.where(near, mean, low if self.beta > 0.0 else high)
+            risen = np.expm1(-2.0 * (self.beta * (0.5 * draws - 0.5 * at))).mean(axis=0)
+            return np.asarray(np.clip(at - np.log1p(risen) / self.beta, low, high))
 
     def gradient(self, draws: ArrayLike) -> FloatArray:  # noqa: D102
         values, _ = draws_along(draws, 0)

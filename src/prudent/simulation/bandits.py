@@ -144,7 +144,7 @@ def simulate_bandit(
                 'bandit instead, which learns noise and level itself: {"falling": {"alpha": Decay(0.9, 100)}}'
             )
             raise ParameterError(message, code="schedule", argument="agents", index=(i,))
-    horizon = whole_number(horizon, "horizon")
+    horizon = whole_number(horizon, "horizon", maximum=2**53)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     grid = time_grid(times, horizon)
     levels = np.array([risk_level(alpha, f"alphas[{i}]") for i, alpha in enumerate(alphas)], dtype=np.float64)

@@ -29,6 +29,7 @@ from .._support.checks import (
     one_of,
     open_probability,
     refuse,
+    require_scale,
     risk_level,
     whole_number,
 )
@@ -192,6 +193,7 @@ def simulate(
     model = task.model
     if not episodic:
         model.require_discounted("a simulation that is not episodic")
+    require_scale(model.entries.reward, "a simulation")
     expected = "settings such as brps_rl(0.9), or a class or function that makes an agent from a model"
     settings: list[AnyAgent] = checked_agents(agents, Settings, expected, factories=True)
     n_episodes = whole_number(episodes, "episodes", memory=64.0)

@@ -20,7 +20,7 @@ from ..._support.checks import BoolArray, FloatArray, IntArray
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
 from ..._support.streams import PROCESS
 from ...errors import DataError, ParameterError, PosteriorError
-from ...posteriors.linear import LinearGaussianPosterior
+from ...posteriors.linear import MOST_INFLATED, LinearGaussianPosterior, resolved
 from ..kernels import layout as col
 from ..kernels.batch import decide_rows, learn_rows, moments_of, scales
 from ..kernels.layout import BY_ARM, FIXED, Arms, arms_of, handle_of, replace_arrays
@@ -29,11 +29,21 @@ from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
 from ..settings import BanditSettings
-from .base import NEW, Belief, Match, all_usable, longer, require_arrays, require_state, score_rule
+from .base import (
+    NEW,
+    ROUNDED,
+    Belief,
+    Match,
+    all_usable,
+    longer,
+    prior_variances,
+    require_arrays,
+    require_state,
+    score_rule,
+)
 
 LEAST_GAIN = 2.0**-60
 LEAST_WEIGHT = 2.0**-200  # of an arm's evidence; less is none
-ROUNDED = 1e-3  # by which the variance of a coefficient may exceed that before data
 _empty = np.empty  # looked up once: decisions take microseconds
 _ROWS = ("gram", "root", "mean", "lines", "parts", "marks", "extra")
 _SUMS = ("gram", "extra", "weights", "pulls", "tries")  # over the rewards of an arm, by name in a state file
@@ -48,6 +58,13 @@ _SCHEMA = {
     "tries": "int64 A",
     "pool": f"float64 {col.SAVED.stop}",
 }
+
+
+def _ordinary(precision: FloatArray) -> bool:
+    """Return whether a prior precision [D,D] can be inverted with enough digits left, and its moments squared."""
+    variances = prior_variances(precision[np.newaxis])[0]
+    diagonal = np.diagonal(precision)
+    return all_usable(precision, variances) and bool((np.abs(diagonal * variances) <= MOST_INFLATED).all())
 
 
 class ArmBelief(Belief):
@@ -232,6 +249,16 @@ class ArmBelief(Belief):
             learn_rows(self.table, contexts, rows, rewards, weights)
             self.table.marks[own, col.STALE] = 1  # solved from the sums, as after a load
             refresh(self.table, own)
+            self._require_resolved(own)
+
+    def _require_resolved(self, rows: IntArray) -> None:
+        """Raise unless the sums of some arms, which are solved, determine all variances."""
+        arms = self.table
+        sums = arms.prior[arms.marks[rows, col.WHICH]] + arms.gram[rows, 0, :-1, :-1]
+        precision = arms.pool[col.GAIN] * np.diagonal(sums, axis1=1, axis2=2)
+        if all_usable(arms.root[rows]) and not resolved(precision, arms.root[rows]):
+            message = "context has features that cannot be told apart in double precision: scale them"
+            raise DataError(message, code="too-large", argument="context")
 
     def may_refuse(self, contexts: FloatArray) -> bool:
         """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
@@ -263,7 +290,8 @@ class ArmBelief(Belief):
         DataError
             If a posterior cannot be used.
         """
-        own: Any = slice(None) if rows is None else rows
+        everything = rows is None or self.table.kind == BY_ARM  # the noise of each arm depends on that of all
+        own: Any = slice(None) if everything else rows
         fields, shared = self._fields()
         kept, were = [field[own].copy() for field in fields], [field.copy() for field in shared]
         try:
@@ -297,7 +325,7 @@ class ArmBelief(Belief):
         parts = arms.parts[rows][:, [col.WEIGHT, col.LEVEL, col.Q1, col.Q2, col.OWN_NOISE, col.FREEDOM]]
         if not all_usable(*solved, parts):
             return "the moments of a posterior would be too large or too small to square"
-        before = np.diagonal(np.linalg.inv(self.priors), axis1=1, axis2=2)[which]
+        before = prior_variances(self.priors)[which]
         if not (self.link is None and ((root**2).sum(axis=1) > (1.0 + ROUNDED) * before).any()):
             return ""
         return "a coefficient would be less certain than before data, from rounding"
@@ -464,10 +492,13 @@ class ArmBelief(Belief):
         with np.errstate(all="ignore"):
             try:
                 precision = LinearGaussianPosterior(len(covariance), np.linalg.inv(covariance)).prior
-                return precision, means.mean(axis=0)
+                fault = "" if _ordinary(precision) else "they know one direction and nothing of another"
             except (np.linalg.LinAlgError, PosteriorError) as error:
-                message = f"like names arms whose posteriors are no prior in double precision ({error})"
-                raise ParameterError(message, code="no-prior", argument="like") from error
+                fault = str(error)
+        if fault:
+            message = f"like names arms whose posteriors are no prior in double precision ({fault})"
+            raise ParameterError(message, code="no-prior", argument="like")
+        return precision, means.mean(axis=0)
 
     # -- what it says --------------------------------------------------------------------------------------
 

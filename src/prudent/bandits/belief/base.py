@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,6 +21,7 @@ from ..settings import BanditSettings
 
 NEW = -1  # as ``here`` of a match
 LARGEST_MOMENT = 1e150  # of a posterior: its square must not overflow
+ROUNDED = 0.05  # by which the variance of a coefficient may exceed that before data
 POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
     "bernoulli": LogisticPosterior,
     "poisson": PoissonPosterior,
@@ -338,6 +340,17 @@ def require_state(valid: Any, message: str) -> None:
 def all_usable(*arrays: np.ndarray[Any, Any]) -> bool:
     """Return whether all numbers of a posterior are finite and small enough to square."""
     return all(bool((np.abs(array) <= LARGEST_MOMENT).all()) for array in arrays)  # NaN is not
+
+
+def prior_variances(priors: FloatArray) -> FloatArray:
+    """Return the variances [J,D] of prior precisions [J,D,D], on whatever scales the features are."""
+    sizes = np.sqrt(np.diagonal(priors, axis1=1, axis2=2))
+    scaled = priors / (sizes[:, :, np.newaxis] * sizes[:, np.newaxis])
+    try:
+        with np.errstate(over="ignore"):  # of a precision that is nearly zero
+            return np.asarray(np.diagonal(np.linalg.inv(scaled), axis1=1, axis2=2) / sizes**2)
+    except np.linalg.LinAlgError:
+        return np.full(sizes.shape, math.inf)
 
 
 def longer(array: np.ndarray[Any, Any], count: int = 1) -> np.ndarray[Any, Any]:

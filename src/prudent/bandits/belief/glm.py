@@ -125,8 +125,9 @@ class GlmArms(ArmBelief):
         if one and self._learn_until(contexts, rows, rewards, weights, 0, 1, narrow=True):
             return
         own = np.unique(rows)
-        with self.all_or_none(None if until <= len(contexts) else own):
-            if self.learned and self.table.pool[col.COUNT] == 0.0 and len(contexts):
+        first_ones = self.learned and self.table.pool[col.COUNT] == 0.0 and len(contexts) > 0
+        with self.all_or_none(None if first_ones or until <= len(contexts) else own):
+            if first_ones:
                 self._try(self._meet, contexts[0, int(self.intercept) :])
             first = 0
             while first < len(contexts):

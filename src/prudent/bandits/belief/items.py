@@ -19,15 +19,26 @@ from ..._numerics.least_squares import LARGE, add_observations, add_to_root, sol
 from ..._support.checks import FloatArray, IntArray, one_of, whole_number
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
 from ...errors import DataError, ParameterError, PosteriorError
-from ...posteriors.linear import LinearGaussianPosterior, require_sums
+from ...posteriors.linear import LinearGaussianPosterior, require_sums, resolved
 from ..kernels.items import centre_on_items, fade_sums, item_moments, solve_level
 from ..kernels.step import LARGEST, WIDE, free_rewards
 from ..law.base import Law
 from ..law.joint import Design, JointLaw
 from ..law.normal import NormalLaw
 from ..settings import BanditSettings
-from .arms import LEAST_WEIGHT, ROUNDED
-from .base import NEW, Belief, Match, all_usable, longer, require_arrays, require_state, score_rule
+from .arms import LEAST_WEIGHT
+from .base import (
+    NEW,
+    ROUNDED,
+    Belief,
+    Match,
+    all_usable,
+    longer,
+    prior_variances,
+    require_arrays,
+    require_state,
+    score_rule,
+)
 
 _MOST_ABSORBED = 1000  # rewards after which the root of many features is solved again
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
@@ -261,6 +272,11 @@ class GaussianItems(ItemBelief):
         with self._all_or_none():
             self._learn(contexts, rows, rewards, weights)
             self._stale = True  # solved from the sums, as after a load
+            self._solve()
+            precision = np.diagonal(self._prior) + np.diagonal(self._gram[0])[:-1]
+            if all_usable(self._root) and not resolved(precision, self._root):
+                message = "context has features that cannot be told apart in double precision: scale them"
+                raise DataError(message, code="too-large", argument="context")
 
     def may_refuse(self, contexts: FloatArray) -> bool:
         """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
@@ -288,7 +304,7 @@ class GaussianItems(ItemBelief):
         solved = (self._root, 1.0 / np.diagonal(self._root), self._mean, np.array([self._noise, self._level]))
         if not all_usable(*solved, (self._noise or 1.0) * self._root, self._item_means, self._gram):
             return "the moments of the posterior would be too large or too small to square"
-        before = np.diagonal(np.linalg.inv(self._prior))
+        before = prior_variances(self._prior[np.newaxis])[0]
         certain = ((self._root**2).sum(axis=0) <= (1.0 + ROUNDED) * before).all()
         return "" if certain else "a coefficient would be less certain than before data, from rounding"
 

@@ -65,6 +65,7 @@ _NODES, _KRONROD, _GAUSS = np.array(
         (0.0, 0.20948214108472782, 0.4179591836734694),
     ]
 ).T.copy()
+_HOPELESS = 1e12  # scales behind the best, of arms with Student's t: their chance is below 1e-47
 _PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
 
 
@@ -126,11 +127,18 @@ class ScoreLaw:
         chances = np.empty(means.shape)
         given = np.zeros(means.shape[1]) if freedom is None else freedom
         _every_chance(means, sds, given, floor, self._fields, chances)
+        if freedom is not None and np.isnan(chances).any():  # arms so many scales apart that powers overflow
+            widest = np.nanmax(sds, axis=1, keepdims=True)
+            behind = (means - means.max(axis=1, keepdims=True)) / widest
+            _every_chance(np.maximum(behind, -_HOPELESS), sds / widest, given, floor, self._fields, chances)
         return chances
 
     def decision_chance(self, moments: FloatArray, place: int, floor: float) -> float:
         """Return the chance of arm ``place`` of a decision with ``moments`` [4,k] as ``step.decide`` writes them."""
-        return _decision_chance(moments, place, floor, self._fields)
+        chance = _decision_chance(moments, place, floor, self._fields)
+        if chance != chance:
+            return float(self.every_chance(moments[:1], moments[2:3], moments[3], floor)[0, place])
+        return chance
 
 
 score_law = lru_cache(maxsize=64)(ScoreLaw)  # weights as a tuple
