@@ -69,20 +69,21 @@ for _i, _m in enumerate(_ORDERS):
 class Nodes(NamedTuple):
     """Nodes of the rule, and what is known there; all are [T] unless said."""
 
-    y: FloatArray
+    y: FloatArray  # from the center of the rule on, so that narrow noise has all its digits
     weight: FloatArray
     G: FloatArray  # less that of the normal, for the trapezoid
     F: FloatArray  # the same
     doubt: FloatArray  # error of G
     Q: FloatArray  # [T, K]
     panel: IntArray  # first node of panel i
-    edges: FloatArray  # [T, 4] ends of panel i, and G there
+    edges: FloatArray  # [T, 4] ends of panel i, from the center on, and G there
 
 
 class Rule(NamedTuple):
     """How convolutions are evaluated near a point: by a series, or by nodes."""
 
     series: Series  # without terms: by nodes
+    center: float
     count: int  # nodes
     panels: int
     control: bool  # a normal was subtracted at the nodes
@@ -131,10 +132,10 @@ def _look(y, noise, base, row):
 
 
 @kernel
-def _add(i, y, weight, noise, base, row, nodes):
-    """Evaluate node i."""
+def _add(i, x, y, weight, noise, base, row, nodes):
+    """Evaluate node i at x + y."""
     nodes.y[i], nodes.weight[i] = y, weight
-    nodes.G[i], nodes.F[i], nodes.doubt[i] = _look(y, noise, base, row)
+    nodes.G[i], nodes.F[i], nodes.doubt[i] = _look(x + y, noise, base, row)
     for k in range(row.n):
         nodes.Q[i, k] = row.Q[k]
 
@@ -173,14 +174,17 @@ def _sum(x, noise, rule):
     error = rule.lost
     for i in range(rule.panels):
         last = nodes.panel[i + 1] if i + 1 < rule.panels else rule.count
-        part, miss = _sum_panel(x, i, last, noise, nodes)
+        part, miss = _sum_panel(x - rule.center, i, last, noise, nodes)
         G, F, f, error = G + part[0], F + part[1], f + part[2], error + part[3] + miss
     return G, F, f, error
 
 
 @kernel
 def _sum_panel(x, i, last, noise, nodes):
-    """Return what the nodes of panel i add to G_Z, F_Z, its density and the errors of G; and by what they miss."""
+    """Return what the nodes of panel i add to G_Z, F_Z, its density and the errors of G; and by what they miss.
+
+    ``x`` is measured from the center of the rule.
+    """
     sd = noise.sd
     G, F, f, doubt, one, two = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(nodes.panel[i], last):
@@ -225,10 +229,10 @@ def _trapezoid(x, tail, enough, noise, row, nodes):
         if total + new > nodes.y.size:
             break
         for j in range(new):
-            y = begin + j * step if halving == 0 else begin + (2 * j + 1) * step
-            _add(total + j, y, step, noise, noise.own, row, nodes)
+            y = (begin - x) + (j * step if halving == 0 else (2 * j + 1) * step)
+            _add(total + j, x, y, step, noise, noise.own, row, nodes)
         total += new
-        miss = _sum_panel(x, nodes.panel[0], total, noise, nodes)[1]  # of panel 0
+        miss = _sum_panel(0.0, nodes.panel[0], total, noise, nodes)[1]  # of panel 0
         if miss <= enough:
             break
     return total, miss
@@ -293,11 +297,12 @@ def _panels(x, tail, enough, power, noise, row, nodes):
         for j in range(m):
             u, weight = _RULES[i, 0, j], _RULES[i, 1, j]
             low, high, rate = _smooth(u, lowest)
-            y = a + (b - a) * low if low < 0.5 else b - (b - a) * high
-            _add(count + j, y, weight * rate * (b - a), noise, 0.0, row, nodes)
-        nodes.edges[panels, 0], nodes.edges[panels, 1], nodes.edges[panels, 2], nodes.edges[panels, 3] = a, G_a, b, G_b
+            y = (a - x) + (b - a) * low if low < 0.5 else (b - x) - (b - a) * high
+            _add(count + j, x, y, weight * rate * (b - a), noise, 0.0, row, nodes)
+        nodes.edges[panels, 0], nodes.edges[panels, 1] = a - x, G_a
+        nodes.edges[panels, 2], nodes.edges[panels, 3] = b - x, G_b
         nodes.panel[panels] = count
-        miss = _sum_panel(x, panels, count + m, noise, nodes)[1]
+        miss = _sum_panel(0.0, panels, count + m, noise, nodes)[1]
         if miss > fair and waiting + 1 < ends.size and b - a > 1e-13 and count + 3 * m + 16 * waiting <= room:
             ends[waiting], waiting = 0.5 * (a + b), waiting + 1
             continue
@@ -355,9 +360,9 @@ def _rule(x, enough, series, noise, row, nodes):
     if not rough:
         count, miss = _trapezoid(x, tail, enough, noise, row, nodes)
         if miss <= enough:
-            return Rule(series, count, 1, True, right, 0.0, nodes)
+            return Rule(series, x, count, 1, True, right, 0.0, nodes)
     count, panels, top, lost = _panels(x, tail, enough, power, noise, row, nodes)
-    return Rule(series, count, panels, False, top, lost, nodes)
+    return Rule(series, x, count, panels, False, top, lost, nodes)
 
 
 @kernel
@@ -405,7 +410,7 @@ def _fill_means(x, noise, rule, row):
         for k in range(row.n):
             row.Q[k] = row.psi[k] / row.total * below
         for j in range(rule.count):
-            weight = nodes.weight[j] * normal_pdf((x - nodes.y[j]) / noise.sd) / noise.sd
+            weight = nodes.weight[j] * normal_pdf((x - rule.center - nodes.y[j]) / noise.sd) / noise.sd
             for k in range(row.n):
                 row.Q[k] += weight * nodes.Q[j, k]
     norm = 0.0
@@ -459,7 +464,7 @@ def noisy_tail_of_row(values, counts, sd, p, start, accuracy, work, q):
     nodes = _room(0 if series.terms > 0 else 640 + 24 * row.n, row.n)
     lo, hi = -np.inf, np.inf
     if series.terms > 0:
-        rule = Rule(series, 0, 0, False, 0.0, 0.0, nodes)
+        rule = Rule(series, 0.0, 0, 0, False, 0.0, 0.0, nodes)
         x = mean + (start if start == start else z) * wide
         x, lo, hi, G, error, rest = _quantile(x, lo, hi, z, wide, ask, rule)
     else:
