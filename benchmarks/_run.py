@@ -24,6 +24,7 @@ DEFAULT: dict[str, float] = {
     "core.exact_rows": 6.0,
     "core.sampled": 14.0,
     "core.exact_lake": 2.0,
+    "core.noisy_rows": 4.0,
     "core.mass_one": 2.0,
     "core.inner_solver": 2.0,
     "core.start_up": 30.0,

@@ -9,7 +9,8 @@ import pytest
 from refusals import refused
 
 import prudent as pr
-from prudent._numerics.noisy_tail import NOISY_SCRATCH, noisy_tail_of_row
+from prudent._numerics.dirichlet_tail import SCRATCH
+from prudent._numerics.noisy_tail import noisy_tail_of_row
 from prudent.errors import CautionWarning, ParameterError, PosteriorError
 from prudent.estimation import from_log
 from prudent.posteriors import BetaPosterior, NormalPosterior
@@ -19,7 +20,7 @@ from prudent.risk import MeanCVaR, VaR
 def noisy_cvar(values, counts, sd, alpha, accuracy=0.0):
     """Return CVaR of w.values + sd N, a bound on its error, and the tail means."""
     values, counts = np.asarray(values, dtype=float), np.asarray(counts, dtype=float)
-    q, work = np.empty(values.size), np.empty((NOISY_SCRATCH, values.size))
+    q, work = np.empty(values.size), np.empty((SCRATCH, values.size))
     result, x, _, error = noisy_tail_of_row(values, counts, float(sd), 1.0 - alpha, np.nan, accuracy, work, q)
     return result, error, q, x
 
@@ -142,7 +143,9 @@ def test_less_accuracy_is_as_good_as_it_says(rng):
 
 def noisy_log(rng, size=120, S=3, A=2, sd=1.0):
     s, a = rng.integers(S, size=size), rng.integers(A, size=size)
-    target = np.where(rng.random(size) < 0.15, "end", np.char.add("s", rng.integers(S, size=size).astype(str)))
+    ends = rng.random(size) < 0.15
+    ends[0] = True
+    target = np.where(ends, "end", np.char.add("s", rng.integers(S, size=size).astype(str)))
     frame = {"state": np.char.add("s", s.astype(str)), "action": np.char.add("a", a.astype(str)), "next_state": target}
     return pd.DataFrame(frame | {"reward": s - a + sd * rng.normal(size=size)})
 

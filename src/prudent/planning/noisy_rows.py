@@ -4,6 +4,9 @@ Q(s, a) is the risk of Z + sd(s, a) N: Z as for ``prudent.planning.row_risks.Dir
 standard normal. The means of the unknown rewards are part of the rewards. The risk is a mixture of CVaRs; all of what
 ``prudent.planning.rows`` says of monotonicity, shifts and leaks holds, so the certificate is the same. The gradient
 with respect to V is the vector of tail means, as ever, and what the noise adds in the tail is a reward of the chain.
+
+A backup of the best action evaluates few pairs: CVaR of a lower tail is at most the mean less what the noise alone
+costs, and any CVaR exceeds the mean by at most a number of standard deviations, whatever the law (``Levels.reach``).
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
 from .._numerics.dirichlet_moments import moments_of_row
 from .._numerics.dirichlet_tail import SCRATCH
-from .._numerics.noisy_tail import NOISY_SCRATCH, noisy_tail_of_row
+from .._numerics.noisy_tail import noisy_tail_of_row
 from .._support.checks import FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
 from ..risk import ExactForm
@@ -34,6 +37,13 @@ class _Memory(NamedTuple):
     extra: FloatArray  # [P] what the noise adds in the tail
 
 
+def price_of(levels: Levels) -> float:
+    """Return by how many standard deviations the mixture of CVaRs of a normal lies below its mean."""
+    tail = np.clip(levels.tail, 1e-300, 1.0)
+    density = np.exp(-0.5 * np.nan_to_num(levels.z) ** 2) / np.sqrt(2.0 * np.pi)
+    return float((levels.sign * levels.weight * np.where(levels.tail < 1.0, density / tail, 0.0)).sum())
+
+
 class NoisyRows(OutcomeRows):
     """Mixtures of CVaRs of rows to which normals are added, without sampling."""
 
@@ -46,6 +56,7 @@ class NoisyRows(OutcomeRows):
         super().__init__(model)
         self._model, self.levels = model, Levels.of(form)
         self.counts, self.sd = self.entries.pack(counts), np.ascontiguousarray(sd.reshape(-1))
+        self._price = price_of(self.levels)
         pairs, J = self.n_states * self.n_actions, self.levels.tail.size
         self.memory = _Memory(np.full((pairs, J), np.nan), np.zeros(self.entries.next_state.size), np.zeros(pairs))
         self._known = np.zeros(pairs, dtype=np.bool_)  # whether the tail means are those at ``_means_at``
@@ -65,8 +76,9 @@ class NoisyRows(OutcomeRows):
             self._means_at[:] = value
             self._known[:] = False
         more, later = self.discount * self.later.rounding(value), self.later.extended(value)
-        rows = self.entries, self.counts, self.sd, self.levels, accuracy, later, self.longest, self.memory, self._known
-        run = lambda i, j: more + float(_noisy(pairs, first[i : j + 1], *rows, q))  # noqa: E731
+        rows = self.entries, self.counts, self.sd, self.levels, self._price, accuracy, later, self.longest
+        memory = self.memory, self._known
+        run = lambda i, j: more + float(_noisy(pairs, first[i : j + 1], *rows, *memory, q))  # noqa: E731
         yield Task(run, first.size - 1, 1)
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
@@ -88,9 +100,7 @@ class NoisyMoments(OutcomeRows):
         """``counts`` [F] by slots, ``sd`` [S*A]."""
         super().__init__(model)
         self.counts, self.sd = counts, sd
-        tail = np.clip(levels.tail, 1e-300, 1.0)
-        density = np.exp(-0.5 * np.nan_to_num(levels.z) ** 2) / np.sqrt(2.0 * np.pi)
-        self._price = float((levels.weight * np.where(levels.tail < 1.0, density / tail, 0.0)).sum())
+        self._price = price_of(levels)
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``."""
@@ -154,10 +164,10 @@ def _normal_means(pairs, entries, counts, sd, price, value, longest, starts, mea
 def noisy_risk(y, counts, sd, levels, start, accuracy, work, means, out):
     """Return the risk of w.y + sd N, and a bound on its error; write its gradient in y into ``out``.
 
-    As ``prudent.planning.rows.risk_of_row``; ``work`` is [NOISY_SCRATCH, K].
+    As ``prudent.planning.rows.risk_of_row``.
     """
     if sd == 0.0:
-        return risk_of_row(y, counts, levels, start, accuracy, work[:SCRATCH], means, out)
+        return risk_of_row(y, counts, levels, start, accuracy, work, means, out)
     n, size = y.size, 0.0
     for k in range(n):
         out[k] = 0.0
@@ -179,12 +189,12 @@ def noisy_risk(y, counts, sd, levels, start, accuracy, work, means, out):
 
 
 @kernel
-def _noisy(pairs, first, entries, counts, sd, levels, accuracy, value, longest, memory, known, q):
+def _noisy(pairs, first, entries, counts, sd, levels, price, accuracy, value, longest, memory, known, q):
     """Back up each group ``pairs[first[i] : first[i + 1]]`` of one state, best first; return the largest error.
 
-    CVaR of a lower tail is at most the mean, so pairs whose mean is below the best Q so far keep that bound.
+    Pairs whose upper bound is below the best Q so far keep that bound.
     """
-    y, work, means = np.empty(longest), np.empty((NOISY_SCRATCH, longest)), np.empty(longest)
+    y, work, means = np.empty(longest), np.empty((SCRATCH, longest)), np.empty(longest)
     guess = np.empty(entries.n_actions)
     worst = 0.0
     for i in range(first.size - 1):
@@ -196,8 +206,14 @@ def _noisy(pairs, first, entries, counts, sd, levels, accuracy, value, longest, 
                 size = outcome_values(p, entries, entries.discount, value, y)
                 row = counts_of(p, entries, counts)
                 _, mean, own, _, _ = moments_of_row(y[: row.size], row)
-                guess[j] = mean - np.sqrt(own * own + sd[p] * sd[p])
-                q[p] = np.inf if levels.reach > 0.0 else mean + (3.0 * row.size + 16.0) * EPS * size
+                wide = np.sqrt(own * own + sd[p] * sd[p])
+                guess[j] = mean - price * wide
+                size += wide
+                q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
+                if levels.reach > 0.0:
+                    q[p] += (1.0 + (4.0 * row.size + 32.0) * EPS) * levels.reach * (wide + EPS * size)
+                else:
+                    q[p] -= (1.0 - 16.0 * EPS) * price * sd[p]
         best = -np.inf
         while True:
             j = -1
