@@ -75,7 +75,10 @@ def verified(store: Store, replica: Replica, live: AnyBandit, last: int) -> Veri
     first, compared, before = snapshots[-1], 0, -np.inf
     bandit = replica.snapshot(first)
     with store.reading():
-        order = store.by_state()
+        order, end = store.by_state(), store.last()
+    if order and order[-1][1] > end:
+        text = f"a decision says that its state had learned {order[-1][1]} entries, and there are {end}"
+        raise store.damaged(text, code="decision-differs", event=order[-1][1])
     decisions = _Decisions(store, replica, [nr for nr, seq in order if first <= seq <= last])
     seq, progress = first, Progress("verifying the journal")
     if store.signed:

@@ -190,7 +190,8 @@ class StoredBandit:
             self._writer.commit(job)
         self._wrote = True
         for new in job.decisions:
-            self._replica.codec.written(new)
+            if new.earlier is None:
+                self._replica.written(new)
         return job
 
     def _tend(self) -> None:

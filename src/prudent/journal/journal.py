@@ -230,7 +230,6 @@ class Journal(JournalRecord):
         before = bandit.clock() if counting(bandit) else None
         decision: Decision = bandit.select(context, arms, **slate)
         self._number += 1
-        self._replica.counted(decision.arm)
         clock = clock_of(bandit, before, decision.arms)
         facts = {"stream": self._stream, "number": self._number, "time": at, "seq": self._replica.seq}
         facts |= {"position": position, "propensity": propensity_of(decision)} | row

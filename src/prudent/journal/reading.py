@@ -25,7 +25,7 @@ def decision_rows(
     Decisions that are added meanwhile are left out; the store is free between chunks.
     """
     progress, nr, last = Progress("reading the journal"), 0, None
-    every = _Arms(store)
+    every = _Arms(_sound(store, Entry, store.raw_changes(), skip))
     while True:
         require_open()
         with store.reading():
@@ -53,8 +53,8 @@ def decision_rows(
 class _Arms:
     """All arms that there were when a decision was taken."""
 
-    def __init__(self, store: Store) -> None:
-        self._known = [(entry.seq, json.loads(entry.arms)) for entry in store.changes() if entry.arms is not None]
+    def __init__(self, changes: list[Entry]) -> None:
+        self._known = [(entry.seq, json.loads(entry.arms)) for entry in changes if entry.arms is not None]
 
     def at(self, seq: int) -> list[Arm]:
         """Return the arms after an entry."""

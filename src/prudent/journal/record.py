@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from .._support.checks import instance_of, one_of
 from ..bandits.decision import Arm
 from ..bandits.fading import seconds_of
-from ..bandits.shared import SharedLinearBandit
 from ..errors import ParameterError, PrudentWarning
 from ..types import PathLike
 from .audit import Verification, verified
@@ -40,6 +39,7 @@ class JournalRecord(StoredBandit):
         with self._lock:
             bandit = self._current(None)
             self._replica.count_others(self._stream)
+            self._replica.use_counts()
             return bandit.copy(stream=0)
 
     @property
@@ -368,8 +368,3 @@ class JournalRecord(StoredBandit):
         with self._store.reading():
             ((decisions,),) = self._store.fetch("SELECT count(*) FROM decision")
         return {"decisions": decisions, "entries": self._store.last()}
-
-    @property
-    def items(self) -> bool:
-        """Whether the bandit chooses among items, so that a decision has candidates and a slate."""
-        return isinstance(self._replica.bandit, SharedLinearBandit) or self._replica.codec.items

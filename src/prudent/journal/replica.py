@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from .._support.progress import Progress
 from ..bandits.decision import Arm
 from ..errors import JournalError, ParameterError, StateFileError
 from .codec import CALLS, AnyBandit, Codec, bandit_of
-from .store import CHUNK, Entry, Store, Taken
+from .store import CHUNK, Entry, New, Store, Taken
 
 _FAR = 2000  # number of missing entries from which a later snapshot is loaded instead
 # parts of the state that may differ between the first bandit of a journal and one that fits it
@@ -80,7 +81,7 @@ class Replica:
                 failure = error
                 continue
             self.bandit, self.seq = bandit, seq
-            self._use_counts()
+            self.use_counts()
             return
         raise failure
 
@@ -162,26 +163,27 @@ class Replica:
         self._others: Counter[str | None] = Counter()  # decisions of other processes by arm, as JSON
         self._own: Counter[Arm] = Counter()
 
-    def counted(self, arm: Arm) -> None:
-        """Count a decision of this process."""
-        self._own[arm] += 1
+    def written(self, new: New) -> None:
+        """Count a decision of this process, which is in the store or will be soon."""
+        self._own[json.loads(new.row.arm or "null")] += 1
+        self.codec.written(new)
 
     def count_others(self, stream: int) -> None:
         """Count the decisions that other processes have written since the last call."""
-        row, found = self._store.tally(self._row, stream)
-        if row > self._row:
-            self._row = row
-            self._others.update(found)
-            self._use_counts()
+        self._row, found = self._store.tally(self._row, stream)
+        self._others.update(found)
+        if found:
+            self.use_counts()
 
-    def _use_counts(self) -> None:
+    def use_counts(self) -> None:
         """Tell the bandit how many decisions there were, in all processes."""
         if self.bandit is None:
             return
         first = self._store.settings.get("clock") or {"decisions": 0, "tries": []}
         tries = Counter({arm: count for arm, count in first["tries"]}) + self._own
         for name, count in self._others.items():
-            tries[json.loads(name or "null")] += count
+            with suppress(TypeError, ValueError):  # of a row that is damaged
+                tries[json.loads(name or "")] += count
         total = first["decisions"] + sum(self._own.values()) + sum(self._others.values())
         self.bandit.set_clock(total, tries)
 

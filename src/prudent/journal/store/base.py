@@ -385,11 +385,12 @@ class Store(ABC):
         rows = self.fetch(
             f"SELECT {_ENTRY}, checksum, signature FROM entry WHERE seq >= ? ORDER BY seq LIMIT ?", after, limit + 1
         )
-        before = b"" if rows and rows[0][0] > after else None
+        before = b"" if after < 0 else None  # None: the entry before was dropped, and its signature with it
         for row in rows:
             found = bytes(row[-1] or b"")
             if row[0] > after:
-                expected = found if self._key is None else self.signed_content(self.checked(Entry, row), before or b"")
+                known = self._key is not None and before is not None
+                expected = self.signed_content(self.checked(Entry, row), before or b"") if known else found
                 self._require_signature(found, expected, f"entry {row[0]}", event=row[0])
             before = found
 
@@ -486,10 +487,14 @@ class Store(ABC):
             found.append((entry, None if row[size] is None else self.checked(Taken, row[size:])))
         return found
 
+    def raw_changes(self) -> list[tuple[Any, ...]]:
+        """Return the start and all changes of the bandit, in order, not checked."""
+        with self.reading():
+            return self.fetch(f"SELECT {_ENTRY}, checksum FROM entry WHERE {CHANGES} ORDER BY seq")
+
     def changes(self) -> list[Entry]:
         """Return the start and all changes of the bandit, in order."""
-        with self.reading():
-            return self._entry_rows(f"{CHANGES} ORDER BY seq")
+        return [self.checked(Entry, row) for row in self.raw_changes()]
 
     def entry_at(self, seq: int) -> Entry | None:
         """Return an entry."""

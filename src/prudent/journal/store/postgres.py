@@ -13,7 +13,7 @@ import ctypes
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
@@ -150,26 +150,39 @@ class PostgresStore(Store):
             yield
             return
         with self._lock, self._translating():
-            if self._reader is None or self._reader.closed:
-                self._reader = self._connected(listen=True)
+            self._retrying(lambda: self._reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
             local.depth = 1
             try:
-                with self._reader.transaction():
-                    self._reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                    yield
+                yield
             finally:
                 local.depth = 0
+                with suppress(self._psycopg.Error):
+                    self._reader.execute("ROLLBACK")
+
+    def _retrying(self, work: Callable[[], Any]) -> Any:
+        """Return what ``work`` returns with the connection that reads; connect again if that is lost."""
+        since = time.monotonic()
+        while True:
+            try:
+                if self._reader is None or self._reader.closed:
+                    self._reader = self._connected(listen=True)
+                return work()
+            except self._psycopg.OperationalError:
+                if self._reader is None or not self._reader.closed or time.monotonic() - since > self.timeout:
+                    raise
+            time.sleep(_PAUSE)
 
     def following(self, seq: int, limit: int = CHUNK) -> list[tuple[Entry, Taken | None]]:
         """Return the entries after number ``seq``; see ``Store.following``. One query needs no transaction."""
+        if getattr(self._local, "writing", False) or getattr(self._local, "depth", 0):
+            return super().following(seq, limit)
         with self._lock, self._translating():
-            if self._reader is None or self._reader.closed:
-                self._reader = self._connected(listen=True)
             self._local.depth = 1
             try:
-                return super().following(seq, limit)
+                found: list[tuple[Entry, Taken | None]] = self._retrying(lambda: super(PostgresStore, self).following(seq, limit))
             finally:
                 self._local.depth = 0
+        return found
 
     @contextmanager
     def _writing(self, ordered: bool) -> Iterator[None]:

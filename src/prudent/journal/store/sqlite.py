@@ -85,6 +85,7 @@ class SqliteStore(Store):
                     raise self.damaged("it is empty and holds no journal", code="wrong-format")
                 if not held:
                     self._set_wal(self._reader)
+                self._writer = self._connect("rw")
                 if held:
                     self._inode = self._identity()
                     self.read_settings()
@@ -195,9 +196,9 @@ class SqliteStore(Store):
             yield
             return
         with self._lock, self._translating():
+            self._require_place()
             if self._reader is None:
                 self._reader = self._connect("rw")
-            self._require_place()
             local.depth = 1
             try:
                 with self._transaction(self._reader, "BEGIN"):
@@ -208,9 +209,9 @@ class SqliteStore(Store):
     @contextmanager
     def _writing(self, ordered: bool) -> Iterator[None]:
         with self._translating():
+            self._require_place()
             if self._writer is None:
                 self._writer = self._connect("rw")
-            self._require_place()
             self._local.writing = True
             try:
                 with self._transaction(self._writer, "BEGIN IMMEDIATE"):
