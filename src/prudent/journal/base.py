@@ -84,7 +84,7 @@ class StoredBandit:
         self._open = True
         self._replica = Replica(self._store)
         self._replica.applied = self._applied
-        self._unlearned: set[int] = set()  # entries of rewards whose arm was gone
+        self._unlearned: dict[int, str] = {}  # entries of rewards that were not learned, and why
         self._snapshots: list[tuple[int, bytes]] = []  # to be written
         self._wrote = False
         self._seen: AnyBandit | None = None  # the bandit that draws from the stream
@@ -158,10 +158,10 @@ class StoredBandit:
             replica.count_others(self._stream)
         return bandit
 
-    def _applied(self, bandit: AnyBandit, entry: Entry, learned: bool) -> None:
+    def _applied(self, bandit: AnyBandit, entry: Entry, status: str) -> None:
         """Take a snapshot of the bandit after an entry, if its number says so and this process wrote it."""
-        if entry.kind == "reward" and not learned:
-            self._unlearned.add(entry.seq)
+        if status != "ok" and entry.writer == self._stream:
+            self._unlearned[entry.seq] = status
         if entry.seq % self._snapshot_every == 0 and entry.writer == self._stream:
             state = self._snapshot_state(bandit)
             if state is not None:

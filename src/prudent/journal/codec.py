@@ -155,24 +155,21 @@ class Codec:
         decision: Decision = bandit.select(choice.context, choice.arms, **top)
         return decision
 
-    def learn(self, bandit: AnyBandit, row: Taken, place: int, reward: Any) -> bool:
-        """Learn a reward of a decision; return whether the bandit still has the arm, and takes the context."""
+    def learn(self, bandit: AnyBandit, row: Taken, place: int, reward: Any) -> str:
+        """Learn a reward of a decision; return what became of it, as ``Journal.reward`` does."""
         choice = self.read(row)
         if not 0 <= place < len(choice.slate):
             raise ValueError(f"place {place} of a slate of {len(choice.slate)}")
         arm = choice.slate[place]
         if isinstance(bandit, LinearBandit) and arm not in bandit.arms:
-            return False
-        point = choice.points[place]
-        if point.size != bandit.dim:
-            point = bandit.migrated(point)
+            return "arm removed"
         try:
-            bandit.update(point, arm, reward, **timed(bandit, row.time))
+            bandit.update(choice.points[place], arm, reward, **timed(bandit, row.time))
         except DataError as error:
             if error.code != "too-large":  # a posterior would be out of range
                 raise
-            return False
-        return True
+            return "not learned"
+        return "ok"
 
     def difference(self, row: Taken, choice: Choice, again: Decision) -> str:
         """Return how a decision differs from the one that its state gives; "" if it does not.

@@ -329,7 +329,8 @@ class Journal(JournalRecord):
         -------
         str or list of str
             ``"ok"``; ``"duplicate"`` if the decision already had a reward, which stays; ``"unknown"`` if there is no
-            such decision; ``"arm removed"`` if the bandit no longer has the arm: the reward is recorded, not learned.
+            such decision; ``"arm removed"`` if the bandit no longer has the arm, and ``"not learned"`` if the context
+            is so large that the posterior would be lost to rounding: the reward is recorded, and nothing is learned.
             With a window also ``"revised"`` if it replaces an earlier report, and ``"late"`` if the window has closed:
             then the default was learned, and the reward is not recorded.
 
@@ -357,19 +358,17 @@ class Journal(JournalRecord):
         plan = rewards(places, values, self._stream, time.time(), self._window)
         wanted = [place for place in places if place is not None]
         answers = self._write(Job(plan=plan, wanted=wanted)).result
-        gone = self._learn([answer.seq for answer in answers if answer.seq is not None])
-        statuses = ["arm removed" if answer.seq in gone else answer.status for answer in answers]
+        failed = self._learn([answer.seq for answer in answers if answer.seq is not None])
+        statuses = [failed.get(answer.seq, answer.status) for answer in answers]
         return statuses if several else statuses[0]
 
-    def _learn(self, entries: list[int]) -> set[int]:
-        """Learn up to these entries, and return those whose arm is gone."""
+    def _learn(self, entries: list[int]) -> dict[int | None, str]:
+        """Learn up to these entries, and return those that were not learned, with the reason."""
         if not entries:
-            return set()
+            return {}
         with self._lock:
             self._current(None)
-            gone = self._unlearned & set(entries)
-            self._unlearned -= gone
-        return gone
+            return {seq: self._unlearned.pop(seq) for seq in entries if seq in self._unlearned}
 
     def expire(self, now: datetime | float | None = None) -> int:
         """Close the windows that have ended: learn what was reported, or the default.

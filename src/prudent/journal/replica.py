@@ -46,7 +46,7 @@ class Replica:
         self._store, self.path = store, store.path
         self.bandit: AnyBandit | None = None
         self.seq = 0
-        self.applied: Callable[[AnyBandit, Entry, bool], None] = lambda bandit, entry, learned: None
+        self.applied: Callable[[AnyBandit, Entry, str], None] = lambda bandit, entry, status: None
         self.forget_counts()
 
     # -- states --------------------------------------------------------------------------------------------
@@ -99,9 +99,9 @@ class Replica:
             bandit, self.bandit = self.bandit, None  # to be rebuilt if something interrupts this
             assert bandit is not None
             for entry, taken in found:
-                learned = self.apply(bandit, entry, taken)
+                status = self.apply(bandit, entry, taken)
                 self.seq = entry.seq
-                self.applied(bandit, entry, learned)
+                self.applied(bandit, entry, status)
             self.bandit = bandit
             left = None if left is None else left - len(found)
             if len(found) < CHUNK:
@@ -109,21 +109,21 @@ class Replica:
             progress.show(f"entry {self.seq}")
         progress.close()
 
-    def apply(self, bandit: AnyBandit, entry: Entry, taken: Taken | None) -> bool:
-        """Apply an entry to a bandit; return whether a reward was learned."""
+    def apply(self, bandit: AnyBandit, entry: Entry, taken: Taken | None) -> str:
+        """Apply an entry to a bandit; return what became of a reward, ``"ok"`` of another entry."""
         try:
             if entry.kind == "reward":
                 if taken is None:
                     raise ValueError(f"decision {entry.number} of stream {entry.stream} is missing")
                 return self.codec.learn(bandit, taken, entry.place or 0, entry.reward)
-            if entry.kind in ("erase", "record"):
-                return False
+            if entry.kind == "erase":
+                return "ok"
             if entry.kind not in CALLS or not hasattr(bandit, entry.kind):
                 raise ValueError(f"unknown kind {entry.kind!r}")
             getattr(bandit, entry.kind)(**json.loads(entry.options or ""))
         except (TypeError, ValueError, RecursionError, AttributeError) as error:
             raise self.broken(f"entry {entry.seq}, a {entry.kind}", error, event=entry.seq) from error
-        return False
+        return "ok"
 
     def state_at(self, seq: int) -> AnyBandit:
         """Return the bandit after entry ``seq``, made from the latest snapshot before it."""
