@@ -202,10 +202,12 @@ class Journal(JournalRecord):
         """Return what ``decide`` gives with the replica, after names and evidence that fades are in the log."""
         self._require_writable()
         self._tend()
+        faded = False
         for _ in range(_PATIENCE):
             with self._lock:
                 bandit = self._current(_STEP)
                 tick, features, seq = bandit.due(time.time()), bandit.features, self._replica.seq
+                tick = None if faded else tick
                 result = None
                 if tick is None:
                     try:
@@ -218,6 +220,7 @@ class Journal(JournalRecord):
                         return result
             if tick is not None:
                 self._append("fade", {"tick": tick})
+                faded = True
             else:
                 self._append("name_features", {"features": found}, only_after=seq)
         raise self._store.failed("other processes changed the bandit again and again; try again", "lock-timeout")
