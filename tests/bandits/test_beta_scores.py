@@ -75,3 +75,19 @@ def test_equal_and_extreme_arms():
 def test_counts_that_are_too_small_are_refused():
     with refused(ParameterError, "value-range", argument="failures"):
         BetaLaw(np.ones(2), np.array([1.0, 0.0]), 0.0)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.7, 0.9, 0.99, -0.5, -0.7, -0.99])
+@pytest.mark.parametrize("largest", [1.0, 1e2, 1e4, 1e6])
+def test_chances_by_panels_are_those_by_incomplete_beta_functions(alpha, largest, rng):
+    """Two computations with nothing in common but the law: densities integrated, and cdfs of scipy."""
+    for _ in range(6):
+        size = rng.integers(1, 8)
+        counts, share = largest ** rng.uniform(0.0, 1.0, size), rng.random(size)
+        law = BetaLaw(np.maximum(counts * share, 0.05), np.maximum(counts * (1.0 - share), 0.05), alpha)
+        with np.errstate(all="ignore"):
+            expected = law.highest_by_cdfs()
+        if np.isfinite(expected).all():  # scipy's quantiles are not, at some extremes
+            np.testing.assert_allclose(law.chances(), expected, rtol=0, atol=1e-8)
+        assert np.isfinite(law.chances()).all()
+        assert law.chances().sum() == pytest.approx(1.0, abs=1e-12)

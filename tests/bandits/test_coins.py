@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from _learned import learned
 from refusals import refused
 from scipy import integrate, stats
 
@@ -99,10 +100,10 @@ def test_a_journal(tmp_path):
     with pr.Journal(tmp_path / "journal", coins()) as live:
         for t in range(20):
             assert live.reward(live.select([]).id, t % 2) == "ok"
-        state = live.bandit.to_bytes()
+        state = learned(live.bandit)
         live.verify()
     with pr.Journal(tmp_path / "journal") as live:
-        assert live.bandit.to_bytes() == state
+        assert learned(live.bandit) == state
 
 
 def test_what_is_refused():

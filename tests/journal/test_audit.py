@@ -7,13 +7,14 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from _rewrite import rewrite
+from _learned import learned
+from _rewrite import execute, rewrite
 from refusals import refused, warned
 
 from prudent.bandits import LinearBandit, SharedLinearBandit
 from prudent.errors import ParameterError, PrudentWarning, StateFileError
 from prudent.journal import Journal
-from prudent.journal.file import Event
+from prudent.journal.store import Entry, Taken
 
 KEY = secrets.token_bytes(32)
 
@@ -35,25 +36,6 @@ def used(path, steps=30, **options):
             live.reward(decision.id, float(rng.normal()))
 
 
-def execute(path, statement, *values):
-    db = sqlite3.connect(path)
-    db.execute(statement, values)
-    db.commit()
-    db.close()
-
-
-def edited(path, seq, **fields):
-    """Change an event, give it the right checksum, and leave snapshots alone."""
-    db = sqlite3.connect(path)
-    names = ", ".join(Event._fields)
-    event = Event(*db.execute(f"SELECT {names} FROM event WHERE seq = ?", (seq,)).fetchone())._replace(**fields)
-    for name, value in fields.items():
-        db.execute(f"UPDATE event SET {name} = ? WHERE seq = ?", (value, seq))
-    db.execute("UPDATE event SET checksum = ? WHERE seq = ?", (event.checksum(), event.seq))
-    db.commit()
-    db.close()
-
-
 # -- verify ----------------------------------------------------------------------------------------------------
 
 
@@ -61,7 +43,7 @@ def test_a_sound_journal_is_verified(path):
     used(path, snapshot_every=20)
     with Journal(path) as live:
         found = live.verify()
-    assert (found, found.snapshots, found.signed) == (30, 3, False)  # two snapshots and the live bandit
+    assert (found, found.snapshots, found.signed) == (30, 3, False)  # after 20 and 30 rewards, and the live bandit
     assert len(found.gaps) == 1
 
 
@@ -69,7 +51,7 @@ def test_a_foreign_bandit_in_the_last_snapshot_fails(path):
     used(path)
     state = fresh(seed=9).update(np.ones((9, 2)), ["a"] * 9, np.arange(9.0)).to_bytes()
     execute(path, "UPDATE snapshot SET state = ? WHERE seq > 0", state)
-    with Journal(path) as live, refused(StateFileError, "state-differs", event=60):
+    with Journal(path) as live, refused(StateFileError, "state-differs", event=30):
         live.verify()
 
 
@@ -82,18 +64,20 @@ def test_a_live_bandit_that_is_not_that_of_the_record_fails(path):
 
 
 @pytest.mark.parametrize(
-    ("seq", "fields", "code"),
+    ("which", "fields", "code"),
     [
         (21, {"propensity": 0.123}, "decision-differs"),
         (21, {"propensity": None}, "decision-differs"),
         (21, {"score": 77.0}, "decision-differs"),
-        (21, {"time": 1.0}, "time-differs"),
-        (60, {"reward": 123.0}, "state-differs"),  # the last one: no later decision depends on it
+        (21, {"position": 3}, "decision-differs"),
+        (21, {"seq": 3}, "decision-differs"),
+        ({"seq": 21}, {"time": 1.0}, "time-differs"),
+        ({"seq": 30}, {"reward": 123.0}, "state-differs"),  # the last one: no later decision depends on it
     ],
 )
-def test_edits_with_the_right_checksum_are_seen(path, seq, fields, code):
+def test_edits_with_the_right_checksum_are_seen(path, which, fields, code):
     used(path)
-    edited(path, seq, **fields)
+    rewrite(path, which, snapshots=True, **fields)
     with Journal(path) as live, refused(StateFileError, code):
         live.verify()
 
@@ -104,7 +88,7 @@ def test_one_snapshot_left_says_what_cannot_be_verified(path):
     with Journal(path) as live, warned(PrudentWarning, "not-verified"):
         found = live.verify()
     assert found == 0
-    assert found.gaps[0].startswith("events up to 60")
+    assert found.gaps[0].startswith("entries up to 30")
 
 
 def test_journals_of_items_are_verified_with_propensities(path):
@@ -124,12 +108,13 @@ def test_a_signed_journal_goes_on_with_its_key_only(path):
     used(path, key=KEY)
     with Journal(path, key=KEY) as live:
         before = live.signature
-        live.select([1.0, 2.0])
-        assert live.signature != before
+        assert live.reward("unknown", 1.0) == "unknown"
+        decision = live.select([1.0, 2.0])
+        assert live.signature == before  # that of the log
         assert len(live.signature) == 64
         found = live.verify()
         assert (found, found.signed, found.gaps) == (31, True, ())
-    with refused(StateFileError, "wrong-signature", event=61):
+    with refused(StateFileError, "wrong-signature", event=30):
         Journal(path, key=secrets.token_bytes(32))
     with Journal(path) as live:
         assert len(list(live.rows())) == 31
@@ -142,16 +127,33 @@ def test_a_signed_journal_goes_on_with_its_key_only(path):
 def test_edits_without_the_key_are_seen(path, fields):
     """The last reward and its time: with the snapshot gone, only the signature tells."""
     used(path, key=KEY)
-    rewrite(path, 60, **fields)
-    with refused(StateFileError, "wrong-signature", event=60):
+    rewrite(path, {"seq": 30}, **fields)
+    with refused(StateFileError, "wrong-signature", event=30):
         Journal(path, key=KEY)
 
 
 def test_an_early_edit_is_seen_by_the_chain(path):
     used(path, key=KEY)
-    edited(path, 2, time=1.9e9)
+    rewrite(path, {"seq": 2}, snapshots=True, time=1.9e9)
     with Journal(path, key=KEY) as live, refused(StateFileError, "wrong-signature", event=2):
         live.verify()
+
+
+def test_decisions_are_signed_in_their_streams(path):
+    used(path, key=KEY)
+    rewrite(path, 7, snapshots=True, time=1.9e9)
+    with Journal(path, key=KEY) as live, refused(StateFileError, "wrong-signature"):
+        live.verify()
+
+
+def test_a_decision_that_was_removed_breaks_its_stream(path):
+    used(path, key=KEY)
+    with Journal(path, key=KEY) as live:
+        ids = [live.select([1.0, 1.0]).id for _ in range(3)]
+    execute(path, "DELETE FROM decision WHERE number = 2 AND seq = 30")
+    with Journal(path, key=KEY) as live, refused(StateFileError, "wrong-signature"):
+        live.verify()
+    assert len(ids) == 3
 
 
 def test_a_signed_journal_that_was_compacted_goes_on(path):
@@ -178,30 +180,33 @@ def test_a_key_for_a_journal_without_signatures(path):
 # -- damaged values --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("column", Event._fields[1:])
+@pytest.mark.parametrize("column", [f"decision.{name}" for name in Taken._fields] + [f"entry.{n}" for n in Entry._fields[1:]])
 @pytest.mark.parametrize("value", [1.5, 7, "text", b"\xff\xfe", None])
 def test_damaged_values_of_any_type_name_the_event_and_leave_the_rest_readable(path, column, value):
     used(path, steps=5)
+    table, _, name = column.partition(".")
+    where = "number" if table == "decision" else "seq"
     try:
-        execute(path, f"UPDATE event SET {column} = ? WHERE seq = 3", value)
+        execute(path, f"UPDATE {table} SET {name} = ? WHERE {where} = 3", value)
     except sqlite3.IntegrityError:
         pytest.skip("the database itself refuses it")
     with Journal(path) as live:  # the bandit is in the last snapshot
         try:
             assert len(list(live.rows())) == 5  # what SQLite converts, or what was there before
         except StateFileError as error:
-            if error.fields.get("event") not in (3, None):
+            if name not in ("stream", "number") and error.fields.get("event") not in (3, None):
                 raise
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 rows = list(live.rows(damaged="skip"))
+                assert len(live.to_pandas(damaged="skip")) == len(rows)
             assert len(rows) >= 4
             assert {warning.message.code for warning in caught} <= {"damaged-event"}
 
 
 def test_a_number_in_a_context_is_our_error(path):
     used(path, steps=5)
-    execute(path, "UPDATE event SET context = 1.5 WHERE seq = 3")
+    execute(path, "UPDATE decision SET context = 1.5 WHERE number = 3")
     with Journal(path) as live:
         with refused(StateFileError, "damaged-file", event=3):
             list(live.rows())
@@ -243,7 +248,7 @@ def test_tables_and_files_leave_a_damaged_decision_out_on_request(path, tmp_path
 def test_compaction_keeps_everything_if_its_snapshot_cannot_be_read(path, monkeypatch):
     used(path)
     with Journal(path) as live:
-        right = live.bandit.to_bytes()
+        right = learned(live.bandit)
         monkeypatch.setattr(LinearBandit, "to_bytes", lambda self: b"PRUDENT\x1a" + bytes(100))
         with refused(StateFileError, "damaged-file"):
             live.compact(before=2e9)
@@ -253,7 +258,7 @@ def test_compaction_keeps_everything_if_its_snapshot_cannot_be_read(path, monkey
             live.close()
     monkeypatch.undo()
     with Journal(path) as live:
-        assert live.bandit.to_bytes() == right
+        assert learned(live.bandit) == right
         assert len(list(live.rows())) == 30
 
 

@@ -1,7 +1,10 @@
 """Processes that write to one journal and are killed at random moments: ``_journal_writers.py FOLDER KILLS SEED KIND``.
 
+With the FOLDER ``postgres`` a PostgreSQL server is started, and killed and restarted as well.
+
 Each writer tells over a pipe what was acknowledged to it. In the end every acknowledged decision and reward must be in
-the file once, and the bandit of the journal must be that of one process that does the same in the order of the file.
+the store once, the bandit of the journal must be that of one process that learns the same in the order of the store,
+and every decision must be what its state gives.
 KIND is ``arms`` or ``items``: the journal of a LinearBandit, or of a SharedLinearBandit with slates.
 """
 
@@ -19,6 +22,8 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from _learned import learned
+from _postgres import Server
 
 from prudent.bandits import LinearBandit, SharedLinearBandit
 from prudent.journal import Journal
@@ -51,22 +56,24 @@ class Arms:
         elif self._own:
             live.remove_arm(self._own.pop())
 
-    def repeat(self, plain, event):
-        """Decide again."""
-        arms = event["arms"] and json.loads(event["arms"])
-        assert plain.select(np.frombuffer(event["context"]), arms).arm == json.loads(event["arm"])
-        return True
+    def point(self, tables, row, place):
+        """Return what the reward of a position is learned with."""
+        return np.frombuffer(row["context"]), json.loads(row["arm"])
 
-    def learn(self, plain, event, reward):
-        if (pulled := json.loads(event["arm"])) in plain.arms:
-            plain.update(np.frombuffer(event["context"]), pulled, reward)
+    def told(self, tables, row):
+        """Return arms and context as they were told."""
+        return [(json.loads(row["arm"]), np.frombuffer(row["context"]).tolist(), row["propensity"])]
+
+    def learn(self, plain, point, arm, reward):
+        if arm in plain.arms:
+            plain.update(point, arm, reward)
 
 
 class Items:
     """The same with slates of a SharedLinearBandit: items have offsets, and features get names on the way."""
 
     def fresh(self):
-        return SharedLinearBandit(3, alpha=0.5, offsets=True, half_life=200, rng=5)
+        return SharedLinearBandit(3, alpha=0.5, offsets=True, rng=5)
 
     def begin(self, live):
         slate = live.select({"a": [0.0, 0.0, 1.0], "b": [1.0, 0.0, 0.0], "c": [0.0, 1.0, 0.0]}, top=2)
@@ -87,19 +94,24 @@ class Items:
     def change(self, live, dice):
         live.forget(0.99)
 
-    def repeat(self, plain, event):
-        told = json.loads(event["options"] or "{}")
-        if "of" in told:
-            return False
-        rows, names = np.frombuffer(event["context"]).reshape(-1, 3), json.loads(event["arms"])
-        slate = plain.select(rows, names, len(told.get("slate", [0]))).slate
-        assert list(slate) == told.get("slate", [json.loads(event["arm"])])
-        return True
+    def _slate(self, tables, row):
+        data = tables["content"][row["context"]]
+        size = int.from_bytes(data[:8], "little")
+        rows = [np.frombuffer(tables["content"][data[8 + 16 * i : 24 + 16 * i]]) for i in range(size)]
+        features = dict(zip(json.loads(data[8 + 16 * size :]), rows, strict=True))
+        return features, json.loads(row["options"] or "{}").get("slate", [json.loads(row["arm"])])
 
-    def learn(self, plain, event, reward):
-        rows, arm = np.frombuffer(event["context"]).reshape(-1, 3), json.loads(event["arm"])
-        row = rows[json.loads(event["arms"]).index(arm)] if event["arms"] else rows[0]
-        plain.update(row, arm, reward)
+    def point(self, tables, row, place):
+        features, slate = self._slate(tables, row)
+        return features[slate[place]], slate[place]
+
+    def told(self, tables, row):
+        features, slate = self._slate(tables, row)
+        first = (slate[0], [number for each in features.values() for number in each], row["propensity"])
+        return [first, *((arm, features[arm].tolist(), None) for arm in slate[1:])]
+
+    def learn(self, plain, point, arm, reward):
+        plain.update(point, arm, reward)
 
 
 KINDS = {"arms": Arms, "items": Items}
@@ -122,10 +134,11 @@ def write_for_ever(kind, live, pipe, ids, dice):
             kind.change(live, dice)
 
 
-def start(kind, live, path, ids, dice):
+def start(kind, live, path, ids, dice, server):
     """Fork a writer; it goes on with the journal that is open here, or opens its own."""
     reader, pipe = os.pipe()
     inherit, mode, seed = dice.random() < 0.5, dice.choice(["FULL", "NORMAL"]), dice.random()
+    mode = mode if server is None else "FULL"  # with NORMAL a server that is killed may lose the last commits
     pid = os.fork()
     if pid:
         os.close(pipe)
@@ -154,72 +167,106 @@ def drain(reader):
 
 
 def run(folder, kills, seed, kind):
-    dice, path = random.Random(seed), Path(folder) / "journal.db"
-    told, ids = {}, []
-    with Journal(path, kind.fresh(), synchronous="NORMAL", snapshot_every=200) as live:
-        kind.begin(live)  # everything is compiled before the first fork
-        writers = [start(kind, live, path, ids, dice) for _ in range(WRITERS)]
-        for kill in range(kills + WRITERS):
-            if kill < kills:
-                time.sleep(dice.uniform(0.0, 0.08))
-            pid, reader = writers.pop(dice.randrange(len(writers)))
-            os.kill(pid, signal.SIGKILL)
-            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL, "a writer failed"
-            told[pid, kill] = told.pop(pid, b"") + drain(reader)
-            os.close(reader)
-            for other, pipe in writers:
-                told[other] = told.get(other, b"") + drain(pipe)
-            if kill < kills:
-                ids = [json.loads(line)[1] for said in told.values() for line in whole(said) if b'"decision"' in line]
-                writers.append(start(kind, live, path, ids[-300:], dice))
-    said = [json.loads(line) for lines in told.values() for line in whole(lines)]
-    return check(path, said, kind)
+    """Kill writers, and the server if ``folder`` is "postgres", and check what is left."""
+    dice, told, ids = random.Random(seed), {}, []
+    server = Server() if folder == "postgres" else None
+    path = Path(folder) / "journal.db" if server is None else server.address
+    try:
+        with Journal(path, kind.fresh(), synchronous="NORMAL" if server is None else "FULL") as live:
+            kind.begin(live)  # before the first fork
+            writers = [start(kind, live, path, ids, dice, server) for _ in range(WRITERS)]
+            for kill in range(kills + WRITERS):
+                if kill < kills:
+                    time.sleep(dice.uniform(0.0, 0.08 if server is None else 0.25))
+                if server is not None and kill < kills and dice.random() < 0.2:
+                    server.kill()
+                    time.sleep(dice.uniform(0.0, 0.1))
+                    server.start()
+                pid, reader = writers.pop(dice.randrange(len(writers)))
+                os.kill(pid, signal.SIGKILL)
+                assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL, "a writer failed"
+                told[pid, kill] = told.pop(pid, b"") + drain(reader)
+                os.close(reader)
+                for other, pipe in writers:
+                    told[other] = told.get(other, b"") + drain(pipe)
+                if kill < kills:
+                    words = (line for said in told.values() for line in whole(said) if b'"decision"' in line)
+                    ids = [json.loads(line)[1] for line in words]
+                    writers.append(start(kind, live, path, ids[-300:], dice, server))
+        said = [json.loads(line) for lines in told.values() for line in whole(lines)]
+        return check(path, said, kind, server)
+    finally:
+        if server is not None:
+            server.close()
 
 
 def whole(said):
     return said.split(b"\n")[:-1]
 
 
-def check(path, said, kind):
-    """Compare what was acknowledged with the file, read without the library."""
-    db = sqlite3.connect(path)
-    db.row_factory = sqlite3.Row
-    events = db.execute("SELECT * FROM event").fetchall()
-    decisions = {f"{event['seq']}-{event['writer']:08x}": event for event in events if event["kind"] == "decision"}
-    rewards = Counter(event["decision"] for event in events if event["kind"] == "reward")
-    values = {event["decision"]: event["reward"] for event in events if event["kind"] == "reward"}
-    assert all(count == 1 for count in rewards.values())
-    assert [event["seq"] for event in events] == list(range(len(events)))
-    learned = Counter()
+def read(path, server):
+    """Return the tables of a journal, read without the library."""
+    found = {}
+    for table, order in (("decision", "nr"), ("entry", "seq"), ("content", "hash")):
+        query = f"SELECT * FROM {table} ORDER BY {order}"
+        if server is None:
+            db = sqlite3.connect(path)
+            cursor = db.execute(query)
+        else:
+            import psycopg
+
+            db = psycopg.connect(server.address, autocommit=True)
+            cursor = db.execute(query.replace("FROM ", "FROM prudent_journal."))
+        names = [column[0] for column in cursor.description]
+        found[table] = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        db.close()
+    found["content"] = {row["hash"]: row["data"] for row in found["content"]}
+    return found
+
+
+def check(path, said, kind, server):
+    """Compare what was acknowledged with the store, read without the library."""
+    tables = read(path, server)
+    decisions = {}  # by id: row, position
+    for row in tables["decision"]:
+        name = f"{row['number']}-{row['stream']:016x}"
+        for place, words in enumerate(kind.told(tables, row)):
+            decisions[name + (f"-{place}" if place else "")] = row, place, words
+    log = tables["entry"]
+    assert [entry["seq"] for entry in log] == list(range(len(log)))
+    rewards = {}
+    for entry in log:
+        if entry["kind"] == "reward":
+            name = f"{entry['number']}-{entry['stream']:016x}" + (f"-{entry['place']}" if entry["place"] else "")
+            assert name not in rewards
+            rewards[name] = entry["reward"]
+    learned_once = Counter()
     for what, *words in said:
         if what == "decision":
-            event = decisions[words[0]]
-            assert json.loads(event["arm"]) == words[1]
-            assert np.frombuffer(event["context"]).tolist() == words[2]
-            assert event["propensity"] == words[3]
+            assert list(decisions[words[0]][2]) == words[1:]
         else:
             which, value, status = words
             assert status in ("ok", "duplicate", "arm removed"), status
-            assert rewards[decisions[which]["seq"]] == 1
+            assert which in rewards
             if status != "duplicate":
-                assert values[decisions[which]["seq"]] == value
-                learned[which] += 1
-    assert len(Counter(words[1] for words in said if words[0] == "decision")) == sum(w[0] == "decision" for w in said)
-    assert all(count == 1 for count in learned.values())
+                assert rewards[which] == value
+                learned_once[which] += 1
+    assert len({words[1] for words in said if words[0] == "decision"}) == sum(w[0] == "decision" for w in said)
+    assert all(count == 1 for count in learned_once.values())
 
-    plain, by_number, taken = kind.fresh(), {event["seq"]: event for event in events}, 0
-    for event in events:
-        if event["kind"] == "decision":
-            taken += kind.repeat(plain, event)
-        elif event["kind"] == "reward":
-            kind.learn(plain, by_number[event["decision"]], event["reward"])
-        elif event["kind"] != "start":
-            getattr(plain, event["kind"])(**json.loads(event["options"]))
+    plain = kind.fresh()
+    by_place = {(row["stream"], row["number"]): row for row in tables["decision"]}
+    for entry in log:
+        if entry["kind"] == "reward":
+            row = by_place[entry["stream"], entry["number"]]
+            kind.learn(plain, *kind.point(tables, row, entry["place"]), entry["reward"])
+        elif entry["kind"] != "start":
+            getattr(plain, entry["kind"])(**json.loads(entry["options"]))
     with Journal(path) as live:
-        assert live.bandit.to_bytes() == plain.to_bytes()
-        assert live.verify() == taken
+        assert learned(live.bandit) == learned(plain)
+        assert live.verify() == len(tables["decision"])
     counts = Counter(words[0] for words in said)
-    return f"{counts['decision']} of {len(decisions)} decisions, {len(learned)} of {len(rewards)} rewards acknowledged"
+    return f"{counts['decision']} of {len(decisions)} decisions, {len(learned_once)} of {len(rewards)} rewards acknowledged"
 
 
 if __name__ == "__main__":

@@ -1,18 +1,31 @@
-"""Forge one event of a journal."""
+"""Forge rows of a journal in an SQLite file, with the right checksum."""
 
 import sqlite3
 
-from prudent.journal.file import Event
+from prudent.journal.store import Entry, Taken
+from prudent.journal.store.rows import checksum_of
 
 
-def rewrite(path, seq, **fields):
-    """Change an event and give it the right checksum."""
+def execute(path, statement, *values):
     db = sqlite3.connect(path)
-    names = ", ".join(Event._fields)
-    event = Event(*db.execute(f"SELECT {names} FROM event WHERE seq = ?", (seq,)).fetchone())._replace(**fields)
-    for name, value in fields.items():
-        db.execute(f"UPDATE event SET {name} = ? WHERE seq = ?", (value, seq))
-    db.execute("UPDATE event SET checksum = ? WHERE seq = ?", (event.checksum(), event.seq))
-    db.execute("DELETE FROM snapshot WHERE seq > 0")
+    found = db.execute(statement, values).fetchall()
     db.commit()
     db.close()
+    return found
+
+
+def rewrite(path, which, /, *, snapshots=False, **fields):
+    """Change a decision of the only stream, or an entry of the log if ``which`` is ``{"seq": n}``.
+
+    Later snapshots are deleted unless ``snapshots``, so that everything is learned again.
+    """
+    kind, table, where = (Entry, "entry", "seq = ?") if isinstance(which, dict) else (Taken, "decision", "number = ?")
+    value = which["seq"] if isinstance(which, dict) else which
+    (row,) = execute(path, f"SELECT {', '.join(kind._fields)} FROM {table} WHERE {where}", value)
+    row = kind(*row)._replace(**fields)
+    for name, each in fields.items():
+        execute(path, f"UPDATE {table} SET {name} = ? WHERE {where}", each, value)
+    now = fields.get(where.split()[0], value)
+    execute(path, f"UPDATE {table} SET checksum = ? WHERE {where}", checksum_of(row), now)
+    if not snapshots:
+        execute(path, "DELETE FROM snapshot WHERE seq > 0")

@@ -3,8 +3,9 @@
 Simulations: replication r of seed q gives the environment SeedSequence(q, spawn_key=(r, 0)) and the agent (r, 1). So
 results do not depend on threads or on which other replications run, and all agents face the same contexts and noise.
 
-Workers that share a saved state: the hashed state of its Generator is the entropy, and the number of the worker the
-spawn key. A worker has the same stream whenever it starts from the same state, and never that of another worker.
+Workers that share a saved state: the hashed state of its Generator is the entropy; the number of the worker and a nonce
+are the spawn key. The nonce is random for each process and counts its calls, so a state that is loaded again and again
+never gives the same stream twice: a worker that restarts for every request would else repeat one random number.
 
 Forks: a stream belongs to the process whose number (`PROCESS`) it carries. The number is on a page of memory that the
 system clears in every child, so it is right even where the handlers of ``os.register_at_fork`` do not run.
@@ -74,6 +75,22 @@ def spawned(rng: np.random.Generator, key: tuple[int, ...], more: bytes = b"") -
     state = json.dumps(generator_state(rng), sort_keys=True).encode()
     entropy = int.from_bytes(hashlib.sha256(state + more).digest(), "little")
     return np.random.Generator(type(rng.bit_generator)(np.random.SeedSequence(entropy, spawn_key=key)))
+
+
+_nonce = [0, 0, 0]  # number of the process that it belongs to, random part, calls
+
+
+def nonce() -> tuple[int, int]:
+    """Return two numbers that no other call has returned: one of this process, and how often it was asked.
+
+    >>> nonce() == nonce()
+    False
+    """
+    number = process_number()
+    if _nonce[0] != number or not _nonce[1]:
+        _nonce[:] = [number, int.from_bytes(os.urandom(16), "little"), 0]
+    _nonce[2] += 1
+    return _nonce[1], _nonce[2]
 
 
 # -- the number of this process ----------------------------------------------------------------------------

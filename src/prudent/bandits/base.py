@@ -112,6 +112,10 @@ class Bandit(SavedBandit):
         return self._rewards
 
     @property
+    def _learned_by_position(self) -> bool:
+        return self._rewards > 0 and self._names_of_features is None
+
+    @property
     def reward_kind(self) -> str:
         """What rewards are: ``"gaussian"``, ``"bernoulli"`` or ``"poisson"``."""
         return self._belief.reward_kind
@@ -506,7 +510,11 @@ class Bandit(SavedBandit):
         array([ 0.0685, -0.4144])
         """
         with self._lock, Changing(self):
-            contexts, rows, values, names = self._log_rows(log)
+            known, self._rewards = self._rewards, 0  # what was learned by position is replaced
+            try:
+                contexts, rows, values, names = self._log_rows(log)
+            finally:
+                self._rewards = known
             counted = np.ones(len(contexts)) if weights is None else non_negative_array(weights, "weights")
             require_shape(counted, "weights", values.shape, "[T]")
             self._belief.fit(contexts, rows, values, counted)

@@ -115,12 +115,53 @@ class Decision:
         self.id: str | None = None
         self.ids: tuple[str, ...] | None = None
 
+    @classmethod
+    def recorded(
+        cls,
+        arms: tuple[Arm, ...],
+        places: Sequence[int],
+        scores: Sequence[float | None],
+        propensity: float | None,
+        like: Decision,
+    ) -> Decision:
+        """Return a decision that was read from a record; its law is not known any more.
+
+        Parameters
+        ----------
+        arms : tuple of str or int
+            The k eligible arms or candidates.
+        places : sequence of int
+            Positions of the chosen arms.
+        scores : sequence of float
+            Their scores.
+        propensity : float or None
+            Probability with which the first was chosen.
+        like : Decision
+            A decision with the same context or candidates.
+
+        Returns
+        -------
+        Decision
+            ``mean``, ``sd`` and ``propensities`` raise an error.
+        """
+        items = like.candidates is not None
+        context = like.context if like.candidates is None else like.candidates[places[0]]
+        place = np.array(places) if items else places[0]
+        score = np.array(scores, dtype=np.float64) if items else scores[0]
+        law: Any = None
+        found = cls(arms, place, score, law, context, like.version, propensity is not None, like.candidates)
+        found._propensity = propensity
+        return found
+
     @property
     def _law(self) -> Law:
         """Law of the scores."""
         law = self._law_or_parts
         if isinstance(law, tuple):
             law = self._law_or_parts = NormalLaw(*law)
+        elif law is None:
+            message = "this decision was read from a record: see Journal.explain for what was known when it was taken"
+            raise ParameterError(message, code="not-recorded")
         return law
 
     @property

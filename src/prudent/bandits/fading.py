@@ -66,14 +66,22 @@ HalfLifeLike: TypeAlias = float | datetime.timedelta | np.timedelta64 | HalfLife
 
 @dataclass
 class Drift:
-    """A half-life, and the step up to which evidence has faded; None before the first."""
+    """A half-life, and the step up to which evidence has faded; None before the first.
+
+    While it is ``held``, only ``to`` moves it: decisions and rewards do not. Rewards enter as faded as they are old.
+    """
 
     half: HalfLife
     tick: int | None = None
+    held: bool = False
 
     def move(self, decisions: int, time: Any) -> float:
         """Go on to ``time``, by default now, or to a number of decisions; return what is left of evidence."""
-        return self._to(self.half.tick(self._clock(decisions, time)))
+        return 1.0 if self.held else self.to(self.due(decisions, time))
+
+    def due(self, decisions: int, time: Any) -> int:
+        """Return the step of a time, by default now, or of a number of decisions."""
+        return self.half.tick(self._clock(decisions, time))
 
     def weights(self, decisions: int, time: Any, rows: int) -> tuple[float, FloatArray]:
         """Go on to the latest of ``time``, one or [T]; return what is left, and the weights [T] of rewards so old."""
@@ -83,7 +91,9 @@ class Drift:
             times = [seconds_of(each) for each in time]
             require_length(times, "time", rows, "reward")
         ticks = [self.half.tick(each) for each in times]
-        left = self._to(max(ticks, default=0))
+        if self.held and self.half.unit == "decisions":
+            return 1.0, np.ones(rows)
+        left = 1.0 if self.held else self.to(max(ticks, default=0))
         now = self.tick or 0
         return left, np.broadcast_to([self.half.factor(now - tick) for tick in ticks], rows).copy()
 
@@ -92,7 +102,8 @@ class Drift:
             return float(decisions)
         return clocks.time() if time is None else seconds_of(time)
 
-    def _to(self, tick: int) -> float:
+    def to(self, tick: int) -> float:
+        """Go on to a step; return what is left of evidence."""
         before = tick if self.tick is None else self.tick
         self.tick = max(tick, before)
         return self.half.factor(tick - before)

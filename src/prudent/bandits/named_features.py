@@ -34,6 +34,11 @@ class NamedFeatures(Guarded):
             require_length(self._names_of_features, "features", self._dim, "feature", error=ParameterError)
 
     @property
+    def _learned_by_position(self) -> bool:
+        """Whether rewards were learned while features had no names."""
+        return False
+
+    @property
     def dim(self) -> int:
         """Number of features D of a context, without the intercept."""
         return self._dim
@@ -109,6 +114,12 @@ class NamedFeatures(Guarded):
         plain = type(context) is np.ndarray and context.dtype == np.float64
         named = None if plain else self._named(context)
         if named is not None:
+            if labels is None and self._learned_by_position:
+                message = (
+                    "context has names, and this bandit has learned from contexts without: it cannot know which name is "
+                    "which position. Say it with name_features([...]), the names in the order of positions"
+                )
+                raise DataError(message, code="learned-by-position", argument="context")
             context, labels = named
         try:
             rows = (np.array if copy else np.asarray)(context, dtype=np.float64, order="C")

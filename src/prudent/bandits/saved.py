@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from .._support.checks import whole_number
+from .._support.locks import Changing
 from .._support.state import (
     LARGEST_COUNT,
     Arrays,
@@ -62,9 +64,10 @@ class SavedBandit(NamedFeatures):
         Parameters
         ----------
         stream : int, optional
-            Number of a worker, 0, 1, ..., whose random stream the copy gets. Worker k has the same stream whenever it
-            starts from the same state, and never that of another worker. The default is the stream of this bandit.
-            ``load(path, stream=k)`` does the same with a saved state.
+            Number of a worker, 0, 1, ..., which gets a new random stream: that of no other worker, and never one that
+            was given before, here or in another process. The default is the stream of this bandit, so that the copy
+            decides as this bandit would. ``load(path, stream=k)`` and ``from_bytes(content, stream=k)`` do the same
+            with a saved state.
 
         Returns
         -------
@@ -76,9 +79,10 @@ class SavedBandit(NamedFeatures):
         >>> from prudent.bandits import LinearBandit
         >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, rng=3)
         >>> workers = [bandit.copy(stream=k) for k in (0, 0, 1)]
-        >>> scores = [worker.select([1.0]).score for worker in workers]
-        >>> scores[0] == scores[1], scores[0] == scores[2]
-        (True, False)
+        >>> len({worker.select([1.0]).score for worker in workers})
+        3
+        >>> bandit.copy().select([1.0]).score == bandit.select([1.0]).score
+        True
         """
         twin = copy.deepcopy(self)
         if stream is not None:
@@ -86,7 +90,9 @@ class SavedBandit(NamedFeatures):
         return twin
 
     def spawn(self, stream: int) -> Self:
-        """Go on with the random stream of a worker.
+        """Go on with a new random stream of a worker.
+
+        It includes a nonce of the process, so no call gives a stream that another call has given.
 
         Parameters
         ----------
@@ -149,7 +155,7 @@ class SavedBandit(NamedFeatures):
             return b"".join(state_parts(self._KIND, self._VERSION, *self.state()))
 
     @classmethod
-    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
+    def from_bytes(cls, content: bytes, name: str = "content", *, stream: int | None = None) -> Self:
         """Return the bandit that ``to_bytes`` was called on.
 
         Parameters
@@ -158,6 +164,8 @@ class SavedBandit(NamedFeatures):
             What it returned.
         name : str, default="content"
             What errors call the bytes.
+        stream : int, optional
+            Number of a worker, which gets a new random stream; see ``copy``.
 
         Returns
         -------
@@ -169,7 +177,8 @@ class SavedBandit(NamedFeatures):
         StateFileError
             If the bytes are damaged, or of another kind or version.
         """
-        return restore_bytes(content, name, cls._KIND, cls._VERSION, cls._restored)
+        bandit = restore_bytes(content, name, cls._KIND, cls._VERSION, cls._restored)
+        return bandit if stream is None else bandit.spawn(stream)
 
     @classmethod
     def read(cls, path: PathLike, stream: int | None = None) -> Self:
@@ -180,7 +189,7 @@ class SavedBandit(NamedFeatures):
         path : path-like
             File that ``save`` wrote.
         stream : int, optional
-            Number of a worker, whose random stream the bandit gets; see ``copy``.
+            Number of a worker, which gets a new random stream; see ``copy``.
 
         Returns
         -------
@@ -193,7 +202,136 @@ class SavedBandit(NamedFeatures):
             If the file is damaged, or of another kind or version.
         """
         bandit = restore(path, cls._KIND, cls._VERSION, cls._restored)
-        return bandit if stream is None else bandit.copy(stream)
+        return bandit if stream is None else bandit.spawn(stream)
+
+    # -- decisions that can be repeated --------------------------------------------------------------------
+
+    def seek(self, entropy: int, position: int = 0) -> Self:
+        """Go on with the random stream of an entropy, from a position: the same two give the same draws anywhere.
+
+        Parameters
+        ----------
+        entropy : int
+            Number that the stream is made from. Use one of your own for every process.
+        position : int, default=0
+            Number of uniforms of the stream that were used before.
+
+        Returns
+        -------
+        Bandit
+            The bandit itself.
+
+        Examples
+        --------
+        >>> from prudent.bandits import LinearBandit
+        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0).seek(2**60)
+        >>> _, before, score = bandit.select([1.0]), bandit.position, bandit.select([1.0]).score
+        >>> bandit.seek(2**60, before).select([1.0]).score == score
+        True
+        """
+        self._stream = Uniforms.at(whole_number(entropy, "entropy", 0), whole_number(position, "position", 0))
+        return self
+
+    @property
+    def position(self) -> int:
+        """Number of uniforms used since the random stream began, or since the state was loaded; see ``seek``."""
+        return self._stream.position
+
+    @property
+    def counting(self) -> bool:
+        """Whether a decision depends on how many were taken before: a schedule, first pulls, or a growing sd."""
+        settings = self._settings
+        return isinstance(settings.alpha, Schedule) or settings.first_pulls > 0 or settings.delta is not None
+
+    def clock(self) -> dict[str, Any]:
+        """Return the numbers of decisions, in all and of every arm, that the next decision may depend on.
+
+        Returns
+        -------
+        dict
+            ``decisions``, and ``tries`` by arm; of items, which have no arms of their own, no ``tries``.
+        """
+        tries = getattr(self._belief, "tries", None)
+        counts = {} if tries is None else dict(zip(self._index, tries.tolist(), strict=True))
+        return {"decisions": self._decisions, "tries": counts}
+
+    def set_clock(self, decisions: int, tries: Mapping[Arm, int]) -> Self:
+        """Take numbers of decisions that ``clock`` returned; arms that are not there are left out.
+
+        Parameters
+        ----------
+        decisions : int
+            Number of decisions taken.
+        tries : mapping of str or int to int
+            Numbers of decisions for arms.
+
+        Returns
+        -------
+        Bandit
+            The bandit itself.
+        """
+        with self._lock:
+            self._decisions = whole_number(decisions, "decisions", 0, LARGEST_COUNT)
+            own = getattr(self._belief, "tries", None)
+            for arm, count in tries.items():
+                row = self._index.get(arm)
+                if row is not None and own is not None:
+                    own[row] = whole_number(count, "tries", 0, LARGEST_COUNT)
+            self._went_on()
+        return self
+
+    def hold(self) -> Self:
+        """Let evidence fade only by ``fade``: neither decisions nor rewards move its clock from now on.
+
+        Returns
+        -------
+        Bandit
+            The bandit itself.
+        """
+        if self._drift is not None:
+            self._drift.held = True
+        return self
+
+    def due(self, time: float) -> int | None:
+        """Return the step to which evidence should fade, if that is later than where it is.
+
+        Parameters
+        ----------
+        time : float
+            Seconds since 1970; of a half-life in decisions their number counts instead.
+
+        Returns
+        -------
+        int or None
+            The step; None if there is nothing to do.
+        """
+        drift = self._drift
+        if drift is None:
+            return None
+        tick = drift.due(self._decisions, time)
+        return tick if drift.tick is None or tick > drift.tick else None
+
+    def fade(self, tick: int) -> Self:
+        """Let evidence fade to a step that ``due`` returned.
+
+        Parameters
+        ----------
+        tick : int
+            The step.
+
+        Returns
+        -------
+        Bandit
+            The bandit itself.
+        """
+        with self._lock, Changing(self):
+            if self._drift is not None:
+                self._forget(self._drift.to(whole_number(tick, "tick", -LARGEST_COUNT, LARGEST_COUNT)))
+        return self
+
+    @abstractmethod
+    def _forget(self, factor: float) -> None:
+        """Multiply all evidence by a factor."""
 
     def state(self) -> State:
         """Return the values and arrays to save.

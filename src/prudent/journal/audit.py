@@ -1,23 +1,24 @@
-"""Verification of a journal: everything is done again from the first snapshot on, and compared with the record."""
+"""Verification of a journal: everything is done again from the first snapshot on, and compared with the record.
+
+The log is replayed in its order. Each decision is taken again when the replay has the state that took it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import hashlib
 from typing import Any, Self
 
 import numpy as np
 
 from .._support.progress import Progress
-from ..bandits.decision import Decision
-from .codec import AnyBandit, difference, propensity_of
-from .file import Event, JournalFile
+from .codec import AnyBandit
 from .replica import Replica
+from .store import CHUNK, Store, Taken
 
 _SAME = 1e-9  # of itself, by which numbers of a state may differ on another machine
-_SAME_CHANCE = 1e-6
 _CLOCK = 3600.0  # seconds that a clock may be set back
 _SOLVED = ("root", "mean", "absorbed")  # of a state, what follows from the sums
+_COUNTS = ("rng", "uniforms", "decisions", "tries")  # what decisions change, and nobody learns from
 
 
 class Verification(int):
@@ -65,64 +66,112 @@ class Verification(int):
         return self
 
 
-def verified(
-    file: JournalFile, replica: Replica, live: AnyBandit, last: int, reading: Callable[[], AbstractContextManager[Any]]
-) -> Verification:
-    """Replay the events up to ``last``; ``live`` is the bandit after them. Raises StateFileError at a difference."""
-    with reading():
-        snapshots = file.snapshots()
-    first, count, compared, before = snapshots[-1], 0, 0, -np.inf
-    bandit = _loaded(replica, first, reading)
-    decided: dict[int, Event] = {}  # events of the latest decision, as they should be
+def verified(store: Store, replica: Replica, live: AnyBandit, last: int) -> Verification:
+    """Replay the log up to entry ``last`` and take all decisions again; ``live`` is the bandit after that entry.
+
+    Raises StateFileError at a difference.
+    """
+    snapshots = store.snapshots()
+    first, compared, before = snapshots[-1], 0, -np.inf
+    bandit = replica.snapshot(first)
+    with store.reading():
+        order, end = store.by_state(), store.last()
+    if order and order[-1][1] > end:
+        text = f"a decision says that its state had learned {order[-1][1]} entries, and there are {end}"
+        raise store.damaged(text, code="decision-differs", event=order[-1][1])
+    decisions = _Decisions(store, replica, [nr for nr, seq in order if first <= seq <= last])
     seq, progress = first, Progress("verifying the journal")
-    if file.signed:
-        with reading():
-            file.require_signature(first)
-    while seq < last:
-        with reading():
-            for event in file.following(seq, last):
-                if file.signed:
-                    file.require_signature(event.seq)
-                if not before - _CLOCK <= event.time < np.inf:
-                    text = f"event {event.seq} is {before - event.time:.0f} s before the one that precedes it"
-                    raise file.damaged(text, code="time-differs", event=event.seq)
-                before = max(before, event.time)
-                again = replica.apply(bandit, event)
-                if isinstance(again, Decision):
-                    count += 1
-                    written = replica.codec.write(bandit, again, event.seq, chance=propensity_of(again))
-                    decided = {one.seq: one for one in written}
-                if event.kind == "decision":
-                    _require_same(file, event, decided.get(event.seq), again)
-                seq = event.seq
-                if seq in snapshots:
-                    _require_state(file, f"snapshot {seq}", replica.snapshot(seq), bandit, seq)
-                    compared += 1
-        progress.show(f"event {seq} of {last}")
+    if store.signed:
+        with store.reading():
+            store.require_signatures(first - 1, 1)
+            store.require_signed_decisions()
+    while True:
+        decisions.take(bandit, seq)
+        if seq >= last:
+            break
+        found = store.following(seq, min(CHUNK, last - seq))
+        if not found:
+            raise store.damaged(f"entry {seq + 1} is missing", code="missing-event", event=seq + 1)
+        if store.signed:
+            with store.reading():
+                store.require_signatures(seq, len(found))
+        for entry, taken in found:
+            decisions.take(bandit, seq)
+            if not before - _CLOCK <= entry.time < np.inf:
+                text = f"entry {entry.seq} is {before - entry.time:.0f} s before the one that precedes it"
+                raise store.damaged(text, code="time-differs", event=entry.seq)
+            before = max(before, entry.time)
+            replica.apply(bandit, entry, taken)
+            seq = entry.seq
+            if seq in snapshots:
+                _require_state(store, f"snapshot {seq}", replica.snapshot(seq), bandit, seq)
+                compared += 1
+        progress.show(f"entry {seq} of {last}")
     progress.close()
-    _require_state(file, "the live bandit", live, bandit, seq)
-    return Verification(count, compared + 1, file.signed, _gaps(file, first, compared))
+    _require_state(store, "the live bandit", live, bandit, seq)
+    gaps = _gaps(store, first, compared) + decisions.gaps(sum(1 for _, seq in order if seq < first))
+    return Verification(decisions.count, compared + 1, store.signed, gaps)
 
 
-def _loaded(replica: Replica, seq: int, reading: Callable[[], AbstractContextManager[Any]]) -> AnyBandit:
-    with reading():
-        return replica.snapshot(seq)
+class _Decisions:
+    """Decisions in the order of the states that took them, to be taken again."""
+
+    def __init__(self, store: Store, replica: Replica, numbers: list[int]) -> None:
+        self._store, self._replica, self._numbers = store, replica, numbers
+        self._next: list[Taken] = []
+        self.count, self._given = 0, 0
+
+    def take(self, bandit: AnyBandit, seq: int) -> None:
+        """Take the decisions of the state after entry ``seq`` again; raise unless they are as recorded."""
+        while True:
+            if not self._next and self._numbers:
+                some, self._numbers = self._numbers[:CHUNK], self._numbers[CHUNK:]
+                with self._store.reading():
+                    self._next = self._store.rows_of(some)[::-1]
+                    for taken in self._next:
+                        _require_note(self._store, taken)
+            if not self._next or self._next[-1].seq != seq:
+                return
+            self._repeat(bandit, self._next.pop())
+
+    def _repeat(self, bandit: AnyBandit, taken: Taken) -> None:
+        try:
+            choice = self._replica.codec.read(taken)
+            if choice.given:
+                self._given += 1
+                return
+            text = self._replica.codec.difference(taken, choice, self._replica.codec.decide(bandit, taken, choice))
+        except (TypeError, ValueError, RecursionError, AttributeError) as error:
+            what = f"decision {taken.id}"
+            raise self._replica.broken(what, error, event=taken.number, id=taken.id) from error
+        if text:
+            text = f"decision {taken.id} is {text}"
+            raise self._store.damaged(text, code="decision-differs", event=taken.number, id=taken.id)
+        self.count += 1
+
+    def gaps(self, early: int) -> tuple[str, ...]:
+        """Return what could not be verified, in words."""
+        gaps = [f"decisions that others took: {self._given}"] if self._given else []
+        return (*gaps, *([f"{early} decisions from before the first snapshot"] if early else []))
 
 
-def _require_same(file: JournalFile, event: Event, replayed: Event | None, decision: Any) -> None:
-    """Raise unless the event of a decision is what replaying it gives."""
-    text = "of no slate" if replayed is None else difference(event, replayed, score=True)
-    if not text and replayed is not None and isinstance(decision, Decision):
-        found, expected = event.propensity, replayed.propensity
-        slack = _SAME_CHANCE + 10.0 * (decision.propensity_error or 0.0 if expected is not None else 0.0)
-        if (found is None) != (expected is None) or abs((found or 0.0) - (expected or 0.0)) > slack:
-            text = f"recorded with the propensity {found}, but replaying it gives {expected}"
-    if text:
-        text = f"decision {event.seq} is {text}"
-        raise file.damaged(text, code="decision-differs", event=event.seq)
+def _require_note(store: Store, taken: Taken) -> None:
+    """Raise unless the note of a decision is there as it was, or a tombstone says that it was erased."""
+    note = store.note(taken.stream, taken.number)
+    fault = ""
+    if taken.note is None:
+        fault = "" if note is None else "it has a note that was not given"
+    elif note is None:
+        fault = "its note is missing"
+    elif note[0] is None:
+        fault = "" if note[1] is not None else "its note is empty"
+    elif hashlib.sha256(note[0].encode()).digest() != taken.note:
+        fault = "its note was changed"
+    if fault:
+        raise store.damaged(f"decision {taken.id}: {fault}", code="note-differs", event=taken.number, id=taken.id)
 
 
-def _require_state(file: JournalFile, what: str, one: AnyBandit, replayed: AnyBandit, seq: int) -> None:
+def _require_state(store: Store, what: str, one: AnyBandit, replayed: AnyBandit, seq: int) -> None:
     """Raise unless a bandit has the state of the replayed one."""
     where = "its kind"
     if type(one) is type(replayed):
@@ -130,12 +179,15 @@ def _require_state(file: JournalFile, what: str, one: AnyBandit, replayed: AnyBa
         for solved in _SOLVED:
             for side in (values["belief"], its_values["belief"], arrays, its_arrays):
                 side.pop(solved, None)
+        for name in _COUNTS:
+            for side in (values, its_values, arrays, its_arrays):
+                side.pop(name, None)
         where = next((name for name in its_values if not _near(values.get(name), its_values[name])), "") or next(
             (name for name in its_arrays if not _near(arrays.get(name), its_arrays[name])), ""
         )
     if where:
         text = f"{what} differs from what replaying the events gives, in `{where}`: it is not that of the record"
-        raise file.damaged(text, code="state-differs", event=seq)
+        raise store.damaged(text, code="state-differs", event=seq)
 
 
 def _near(one: Any, two: Any) -> bool:
@@ -153,13 +205,13 @@ def _near(one: Any, two: Any) -> bool:
     return np.array_equal(one, two) if isinstance(two, np.ndarray) else bool(one == two)
 
 
-def _gaps(file: JournalFile, first: int, compared: int) -> tuple[str, ...]:
+def _gaps(store: Store, first: int, compared: int) -> tuple[str, ...]:
     """Return what could not be verified, in words."""
     gaps = []
     if first > 0:
-        gaps.append(f"events up to {first}: the first snapshot is gone, and nothing says what the bandit was before")
-    if not compared and not file.signed and first > 0:
+        gaps.append(f"entries up to {first}: the first snapshot is gone, and nothing says what the bandit was before")
+    if not compared and not store.signed and first > 0:
         gaps.append("rewards up to the only snapshot: there is no other state to compare with")
-    if not file.signed:
+    if not store.signed:
         gaps.append("events are not signed: edits with a recomputed checksum may go unseen")
     return tuple(gaps)

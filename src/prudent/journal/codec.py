@@ -1,15 +1,17 @@
-"""Decisions as events of a journal, and events as decisions and rewards: one codec for arms and for items.
+"""Decisions as rows of a store, and rows as decisions and rewards: one codec for arms and for items.
 
-A decision is written as ``Decision.record()`` gives it: one event for each place of its slate, so that each place has
-an id and a reward of its own; an arm is a slate of one. The first event holds the context [D], or the features [k, D]
-of all candidates, and the names of the eligible arms or candidates unless they are all arms or 0 to k - 1. A further
-event holds the features of its item alone. A slate of several items is listed in the options of its first event; the
-options of the others say which event that is and which place they have.
+The row of a decision between arms holds the context. Of items it holds the hash of the candidates. A set of candidates
+and the features of each are stored once, by hash: a catalogue of 300 items with 20 features takes 48 kB once, and a
+decision 16 bytes. A slate is listed in the options of the row, and each of its positions has an id and a reward of its
+own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,125 +25,171 @@ from ..bandits.decision import Arm, Decision
 from ..bandits.kernels.step import LARGEST
 from ..bandits.shared import SharedLinearBandit
 from ..errors import DataError, ParameterError, PrudentError
-from .export import COLUMNS, SHARED_COLUMNS, Row
-from .file import Event
+from .export import COLUMNS, SHARED_COLUMNS
+from .store import New, Taken
 
 AnyBandit = LinearBandit | SharedLinearBandit
-CALLS = ("add_arm", "remove_arm", "forget", "name_features")  # changes of a bandit that are recorded
+CALLS = ("add_arm", "remove_arm", "forget", "name_features", "fade", "migrate")  # changes of a bandit in the log
+_HASH = 16  # bytes
+_KNOWN = 20_000  # hashes and contents that are remembered
+_SAME_CHANCE = 1e-6
 
 
-class Entry(NamedTuple):
-    """What the event of a decision records: one place of its slate."""
+class Choice(NamedTuple):
+    """What the row of a decision records."""
 
-    arm: Arm
+    slate: list[Arm]
     arms: list[Arm] | None  # eligible arms or candidates; None for all arms
     context: FloatArray  # [D] of arms; features [k, D] of candidates
-    point: FloatArray  # [D], what the reward of the arm is learned with
-    slate: list[Arm]
-    place: int  # position on the slate, from 0
-    first: int  # number of the event of place 0
+    points: list[FloatArray]  # [D] each, what the rewards of the slate are learned with
+    scores: list[float | None]
+    clock: dict[str, Any] | None  # numbers of decisions that it depended on
+    given: bool  # by somebody else, see ``Journal.record``
 
 
 class Codec:
-    """How decisions of a bandit are written and read. Methods that read events raise ValueError if they cannot."""
+    """How decisions of a bandit are written and read. Methods that read rows raise ValueError if they cannot."""
 
-    def __init__(self, bandit: AnyBandit) -> None:
+    def __init__(self, bandit: AnyBandit, content: Callable[[bytes], bytes | None]) -> None:
         self.items = isinstance(bandit, SharedLinearBandit)
         self.columns = SHARED_COLUMNS if self.items else COLUMNS
-        self._dim = bandit.dim
+        self._content, self._read, self._written = content, OrderedDict[bytes, Any](), OrderedDict[bytes, None]()
 
-    def write(
-        self,
-        bandit: AnyBandit,
-        decision: Decision,
-        seq: int,
-        at: float = 0.0,
-        writer: int = 0,
-        chance: float | None = None,
-    ) -> list[Event]:
-        """Return the events of a decision at a time, the first with number ``seq`` and the propensity ``chance``."""
-        every = bandit.arms if isinstance(bandit, LinearBandit) else tuple(range(len(decision.arms)))
-        entries, events = decision.record(), []
-        for entry in entries:
-            place, arms, options = entry["place"], entry["arms"], None
-            if place:
-                options = json.dumps({"of": seq, "place": place})
-            elif len(entries) > 1:
-                options = json.dumps({"slate": decision.slate})
-            eligible = None if arms is None or arms == every else json.dumps(arms)
-            context = entry["context"].astype("<f8", copy=False).tobytes()
-            arm, score = _name_json(entry["arm"]), entry["score"]
-            event = Event(
-                seq + place, at, "decision", writer, None, arm, eligible, context, score, chance, None, options
-            )
-            events.append(event)
-            chance = None  # of the other places
-        return events
+    def written(self, new: New) -> None:
+        """Note that a decision is in the store, so that its candidates need not be written again."""
+        for name in new.contents:
+            self._written[name] = None
+        while len(self._written) > _KNOWN:
+            self._written.popitem(last=False)
 
-    def read(self, event: Event) -> Entry:
-        """Return what the event of a decision records."""
-        arm, options = json.loads(event.arm or ""), json.loads(event.options or "{}")
-        arms = None if event.arms is None else json.loads(event.arms)
+    def write(self, bandit: AnyBandit, decision: Decision, row: Mapping[str, Any], clock: dict[str, Any] | None) -> New:
+        """Return a decision to be written; ``row`` holds what the decision does not say."""
+        options: dict[str, Any] = {} if clock is None else {"clock": clock}
+        contents: dict[bytes, bytes] = {}
+        arm, arms, score = decision.arm, decision.arms, decision.score + 0.0  # no minus zero, which not every store holds
+        if self.items:
+            slate = decision.slate
+            if len(slate) > 1:
+                options |= {"slate": slate, "scores": [float(each) + 0.0 for each in decision.scores]}
+            context = self._put(decision.candidates, arms, contents)
+            eligible = None
+        else:
+            context = decision.context.astype("<f8", copy=False).tobytes()
+            eligible = None if arms is bandit.arms or arms == bandit.arms else json.dumps(arms)
+        taken = Taken(
+            arm=_name_json(arm),
+            arms=eligible,
+            context=context,
+            score=score,
+            options=json.dumps(options) if options else None,
+            **row,
+        )
+        return New(taken, contents=contents)
+
+    def _put(self, candidates: Any, arms: tuple[Arm, ...], contents: dict[bytes, bytes]) -> bytes:
+        """Return the hash of a set of candidates; what the store may not have yet is added to ``contents``."""
+        rows = np.ascontiguousarray(candidates, dtype="<f8")
+        names = b"" if arms == tuple(range(len(rows))) else json.dumps(arms).encode()
+        name = _hash(names + b"\0" + rows.tobytes())
+        if name not in self._written:
+            parts = []
+            for row in rows:
+                part = _hash(row.tobytes())
+                parts.append(part)
+                if part not in self._written:
+                    contents[part] = row.tobytes()
+            contents[name] = len(parts).to_bytes(8, "little") + b"".join(parts) + names
+        return name
+
+    def _candidates(self, name: bytes) -> tuple[FloatArray, list[Arm]]:
+        """Return features [k, D] and names of a set of candidates."""
+        if name in self._read:
+            self._read.move_to_end(name)
+            return self._read[name]
+        data = self._part(name)
+        size = int.from_bytes(data[:8], "little")
+        end = 8 + size * _HASH
+        if size < 1 or len(data) < end:
+            raise ValueError(f"{len(data)} bytes of {size} candidates")
+        rows = np.array([np.frombuffer(self._part(data[i : i + _HASH]), "<f8") for i in range(8, end, _HASH)])
+        arms = json.loads(data[end:]) if data[end:] else list(range(size))
+        if not isinstance(arms, list) or len(arms) != size or _hash(data[end:] + b"\0" + rows.tobytes()) != name:
+            raise ValueError("its candidates are not those of their hash")
+        self._read[name] = rows, arms
+        while len(self._read) > 256:
+            self._read.popitem(last=False)
+        return rows, arms
+
+    def _part(self, name: bytes) -> bytes:
+        data = self._content(name)
+        if data is None:
+            raise ValueError(f"its candidates {name.hex()} are missing")
+        return data
+
+    def read(self, row: Taken) -> Choice:
+        """Return what the row of a decision records."""
+        arm, options = json.loads(row.arm or ""), json.loads(row.options or "{}")
+        arms = None if row.arms is None else json.loads(row.arms)
         if type(arm) not in (str, int) or not isinstance(options, dict) or not isinstance(arms, (list, type(None))):
             raise ValueError(f"its arm is {arm!r}, its options are {options!r}, and arms must be a list, got {arms!r}")
-        slate, place, first = options.get("slate", [arm]), options.get("place", 0), options.get("of", event.seq)
-        if not isinstance(slate, list) or type(place) is not int:
-            raise ValueError(f"its slate is {slate!r}, and it is on place {place!r}")
-        context = point = np.frombuffer(event.context or b"", "<f8")
+        slate, scores = options.get("slate", [arm]), options.get("scores", [row.score])
+        if not isinstance(slate, list) or slate[:1] != [arm] or not isinstance(scores, list) or len(scores) != len(slate):
+            raise ValueError(f"its slate is {slate!r} with scores {scores!r}")
+        clock = options.get("clock")
+        if clock is not None and not (isinstance(clock, dict) and isinstance(clock.get("tries"), list)):
+            raise ValueError(f"its clock is {clock!r}")
         if self.items:
-            context = context.reshape(-1, self._dim)
-            if arms is None:
-                arms = [arm] if place else list(range(len(context)))
-            if len(arms) != len(context):
-                raise ValueError(f"its {len(context)} candidates are {arms!r}")
-            point = context[arms.index(arm)]
-        return Entry(arm, arms, context, point, slate, place, first)
+            context, arms = self._candidates(row.context or b"")
+            points = [context[arms.index(each)] for each in slate]
+        else:
+            context = np.frombuffer(row.context or b"", "<f8")
+            points = [context] * len(slate)
+        return Choice(slate, arms, context, points, scores, clock, bool(options.get("given")))
 
-    def decide(self, bandit: Any, event: Event) -> Decision | None:
-        """Take the decision of an event again; return None if the event is a further place of one."""
-        entry = self.read(event)
-        if entry.first != event.seq:
-            return None
-        top = {"top": len(entry.slate)} if self.items else {}
-        return bandit.select(entry.context, entry.arms, **top, **timed(bandit, event.time))
+    def decide(self, bandit: Any, row: Taken, choice: Choice) -> Decision:
+        """Take a decision again, in the state that a bandit is in."""
+        bandit.seek(row.stream, row.position)
+        if choice.clock is not None:
+            bandit.set_clock(choice.clock["decisions"], dict(choice.clock["tries"]))
+        top = {"top": len(choice.slate)} if self.items else {}
+        decision: Decision = bandit.select(choice.context, choice.arms, **top)
+        return decision
 
-    def learn(self, bandit: AnyBandit, decision: Event, reward: Any) -> bool:
-        """Learn a reward of the decision of an event; return whether the bandit still has the arm."""
-        entry = self.read(decision)
-        if isinstance(bandit, LinearBandit) and entry.arm not in bandit.arms:
-            return False
-        bandit.update(entry.point, entry.arm, reward, **timed(bandit, decision.time))
-        return True
+    def learn(self, bandit: AnyBandit, row: Taken, place: int, reward: Any) -> str:
+        """Learn a reward of a decision; return what became of it, as ``Journal.reward`` does."""
+        choice = self.read(row)
+        if not 0 <= place < len(choice.slate):
+            raise ValueError(f"place {place} of a slate of {len(choice.slate)}")
+        arm = choice.slate[place]
+        if isinstance(bandit, LinearBandit) and arm not in bandit.arms:
+            return "arm removed"
+        try:
+            bandit.update(choice.points[place], arm, reward, **timed(bandit, row.time))
+        except DataError as error:
+            if error.code != "too-large":  # a posterior would be out of range
+                raise
+            return "not learned"
+        return "ok"
+
+    def difference(self, row: Taken, choice: Choice, again: Decision) -> str:
+        """Return how a decision differs from the one that its state gives; "" if it does not.
+
+        Scores may differ by 1e-9 of themselves, propensities by 1e-6: on another machine numbers are rounded otherwise.
+        """
+        if list(again.slate) != choice.slate:
+            return f"recorded with {choice.slate}, but its state gives {list(again.slate)}"
+        for found, expected in zip(choice.scores, again.scores.tolist(), strict=True):
+            if found is None or not abs(found - expected) <= 1e-9 * abs(expected):
+                return f"recorded with the score {found}, but its state gives {expected}"
+        chance, expected = row.propensity, propensity_of(again)
+        slack = _SAME_CHANCE + 10.0 * (again.propensity_error or 0.0 if expected is not None else 0.0)
+        if (chance is None) != (expected is None) or abs((chance or 0.0) - (expected or 0.0)) > slack:
+            return f"recorded with the propensity {chance}, but its state gives {expected}"
+        return ""
 
 
-class RowReader:
-    """Events but rewards, in order, as rows of a table."""
-
-    def __init__(self, codec: Codec) -> None:
-        self._codec = codec
-        self._every: list[Arm] = []  # arms of the bandit
-        self._latest: Entry | None = None  # place 0 of the slate, or the first place that compaction has kept
-
-    def row(self, event: Event, reward: Event | None) -> Row | None:
-        """Return the row of a decision with its reward; None for another event."""
-        if event.kind != "decision":
-            self._every = json.loads(event.arms or "")
-            return None
-        entry = self._codec.read(event)
-        if self._latest is None or self._latest.first != entry.first:
-            self._latest = entry
-        row = {
-            "id": event.id,
-            "time": event.time,
-            "context": entry.point.tolist(),
-            "arms": list(self._every if self._latest.arms is None else self._latest.arms),
-            "arm": entry.arm,
-            "propensity": event.propensity,
-            "score": event.score,
-            "reward": None if reward is None else reward.reward,
-            "reward_time": None if reward is None else reward.time,
-        }
-        return row | {"place": entry.place, "features": self._latest.context.tolist()} if self._codec.items else row
+def _hash(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_HASH).digest()
 
 
 @lru_cache(4096, typed=True)
@@ -151,22 +199,10 @@ def _name_json(name: Arm) -> str:
 
 
 def bandit_of(content: bytes, name: str) -> AnyBandit:
-    """Return the bandit of a snapshot; ``name`` is what errors call it."""
+    """Return the bandit of a snapshot, whose evidence fades only by entries; ``name`` is what errors call it."""
     shared = saved_kind(content) == "SharedLinearBandit"
-    return SharedLinearBandit.from_bytes(content, name) if shared else LinearBandit.from_bytes(content, name)
-
-
-def difference(event: Event, again: Event, score: bool = False) -> str:
-    """Return how an event differs from that of its replayed decision; "" if it does not.
-
-    With ``score``, scores are compared too; they may differ by 1e-9 of themselves.
-    """
-    names = [name for name in ("arm", "options", "context") if getattr(event, name) != getattr(again, name)]
-    replayed = again.score or 0.0
-    if score and not (event.score is not None and abs(event.score - replayed) <= 1e-9 * abs(replayed)):
-        names.append("score")
-    recorded, given = (", ".join(f"{name} {getattr(one, name)!r}" for name in names) for one in (event, again))
-    return f"recorded with {recorded}, but replaying it gives {given}" if names else ""
+    bandit = SharedLinearBandit.from_bytes(content, name) if shared else LinearBandit.from_bytes(content, name)
+    return bandit.hold()
 
 
 def timed(bandit: AnyBandit, at: float) -> dict[str, Any]:
@@ -181,6 +217,15 @@ def propensity_of(decision: Decision) -> float | None:
         return decision.propensity
     except ParameterError:  # not defined for these settings
         return None
+
+
+def clock_of(bandit: AnyBandit, before: dict[str, Any] | None, arms: tuple[Arm, ...]) -> dict[str, Any] | None:
+    """Return the numbers of decisions that one depended on, as its row holds them; None if it depended on none."""
+    if before is None:
+        return None
+    first = bandit.settings.first_pulls
+    tries = [(arm, before["tries"][arm]) for arm in arms if arm in before["tries"]]
+    return {"decisions": before["decisions"], "tries": tries if any(count < first for _, count in tries) else []}
 
 
 def warm_up(twin: Any) -> None:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .._support.files import replacing
+from ..data.log_files import META, beside
 from ..bandits.decision import Arm
 from ..errors import ParameterError
 from ..types import PathLike
 
 Row = dict[str, Any]
 Names = Callable[[], Collection[Arm]]
-COLUMNS = ("id", "time", "context", "arms", "arm", "propensity", "score", "reward", "reward_time")
+COLUMNS = ("id", "time", "context", "arms", "arm", "propensity", "score", "reward", "reward_time", "note")
 SHARED_COLUMNS = (*COLUMNS, "place", "features")  # position on the slate, from 0, and features of all candidates
 _TIMES = ("time", "reward_time")
 _CHUNK = 10_000
@@ -38,8 +39,11 @@ def table_of(rows: Iterable[Row], columns: Sequence[str]) -> Any:
     return table
 
 
-def write_rows(rows: Iterable[Row], path: PathLike, columns: Sequence[str], names: Names) -> int:
-    """Write rows in the format of the file name and return their number; ``names`` returns all arms that occur."""
+def write_rows(rows: Iterable[Row], path: PathLike, columns: Sequence[str], names: Names, about: Row) -> int:
+    """Write rows in the format of the file name and return their number; ``names`` returns all arms that occur.
+
+    What the rows are, ``about``, goes into the metadata of a Parquet file, and beside other files.
+    """
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in _WRITERS:
@@ -47,11 +51,14 @@ def write_rows(rows: Iterable[Row], path: PathLike, columns: Sequence[str], name
         raise ParameterError(text, code="unknown-option", argument="path", value=suffix)
     counter = count()
     with replacing(target) as file:
-        _WRITERS[suffix]((row for row, _ in zip(rows, counter, strict=False)), file, columns, names)
+        _WRITERS[suffix]((row for row, _ in zip(rows, counter, strict=False)), file, columns, names, about)
+    if suffix != ".parquet":
+        with replacing(beside(target)) as file:
+            file.write(json.dumps(about, indent=1).encode())
     return next(counter)
 
 
-def _write_parquet(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
+def _write_parquet(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names, about: Row) -> None:
     try:
         pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
@@ -67,28 +74,33 @@ def _write_parquet(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], 
         if not all(isinstance(name, str) and name.isprintable() for name in arms):
             plain = json.dumps
     moment, number = pa.timestamp("us", tz="UTC"), pa.float64()
-    types = [pa.string(), moment, pa.list_(number), pa.list_(kind), kind, number, number, number, moment]
+    types = [pa.string(), moment, pa.list_(number), pa.list_(kind), kind, number, number, number, moment, pa.string()]
     types += [pa.int64(), pa.list_(pa.list_(number))]
     schema = pa.schema([pair for pair in zip(SHARED_COLUMNS, types, strict=True) if pair[0] in columns])
+    schema = schema.with_metadata({META: json.dumps(about)})
     with parquet.ParquetWriter(file, schema) as writer:
         while chunk := list(islice(rows, _CHUNK)):
             for row in chunk:
                 row.update({name: None if row[name] is None else round(1e6 * row[name]) for name in _TIMES})
-                row.update(arm=plain(row["arm"]), arms=[plain(name) for name in row["arms"]])
+                row.update(arm=plain(row["arm"]), arms=[plain(name) for name in row["arms"]], note=_text(row["note"]))
             writer.write_table(pa.Table.from_pylist(chunk, schema))
 
 
-def _write_csv(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
+def _text(note: Any) -> str | None:
+    return None if note is None else json.dumps(note)
+
+
+def _write_csv(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names, about: Row) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        row.update({name: None if row[name] is None else _iso(row[name]) for name in _TIMES})
+        row.update({name: None if row[name] is None else _iso(row[name]) for name in _TIMES} | {"note": _text(row["note"])})
         writer.writerow(row | {name: json.dumps(row[name]) for name in ("context", "arms", "features") if name in row})
     text.detach()  # flushes, and leaves the file open
 
 
-def _write_lines(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
+def _write_lines(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names, about: Row) -> None:
     for row in rows:
         file.write(json.dumps(row).encode() + b"\n")
 

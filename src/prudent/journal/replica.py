@@ -1,123 +1,202 @@
-"""The bandit of a journal: rebuilt from a snapshot and the events after it, and kept up to date with the file."""
+"""The bandit of a journal: rebuilt from a snapshot and the entries of the log after it, and kept up to date with both."""
 
 from __future__ import annotations
 
 import json
-import warnings
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._support.progress import Progress
-from ..bandits.decision import Decision
-from ..errors import JournalError, ParameterError, PrudentWarning, StateFileError
-from .codec import CALLS, AnyBandit, Codec, bandit_of, difference
-from .file import Event, JournalFile
+from ..bandits.decision import Arm
+from ..errors import JournalError, ParameterError, StateFileError
+from .codec import CALLS, AnyBandit, Codec, bandit_of
+from .store import CHUNK, Entry, New, Store, Taken
 
-_FAR = 1000  # number of missing events from which a later snapshot is loaded instead
+_FAR = 2000  # number of missing entries from which a later snapshot is loaded instead
 # parts of the state that may differ between the first bandit of a journal and one that fits it
 _RANDOM_STATE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed")
 
 
+class Lag(NamedTuple):
+    """How far a replica is behind the log of its journal.
+
+    Attributes
+    ----------
+    entries : int
+        Number of entries that it has not learned.
+    seconds : float
+        Age of the oldest of them; 0 if there is none.
+    """
+
+    entries: int
+    seconds: float
+
+
 class Replica:
-    """The bandit after event ``seq`` of a file, None if it must be rebuilt. Its methods need a transaction."""
+    """The bandit after entry ``seq`` of the log, None if it must be rebuilt. Its caller holds the lock of the journal."""
 
     codec: Codec  # of this kind of bandit, set with the first snapshot
 
-    def __init__(self, file: JournalFile) -> None:
-        self._file, self.path = file, file.path
+    def __init__(self, store: Store) -> None:
+        self._store, self.path = store, store.path
         self.bandit: AnyBandit | None = None
         self.seq = 0
+        self.applied: Callable[[AnyBandit, Entry, str], None] = lambda bandit, entry, status: None
+        self.forget_counts()
+
+    # -- states --------------------------------------------------------------------------------------------
 
     def snapshot(self, seq: int) -> AnyBandit:
         """Return the bandit of a snapshot."""
-        bandit = bandit_of(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
-        self.codec = Codec(bandit)
+        bandit = bandit_of(self._store.snapshot(seq), f"{self.path}, snapshot {seq}")
+        if not hasattr(self, "codec"):
+            self.codec = Codec(bandit, self._store.content)
         return bandit
 
-    def caught_up(self) -> AnyBandit:
-        """Return the bandit after all events; the caller stores it again once the file holds the same state."""
-        bandit, self.bandit = self.bandit, None
-        last = self._file.last()
-        if bandit is not None and last == self.seq:
-            return bandit
-        if bandit is not None and (last - self.seq <= _FAR or self._file.snapshots()[0] <= self.seq):
-            try:
-                return self._replay(bandit, last)
-            except StateFileError as error:
-                if error.code != "missing-event":  # another process has dropped it
-                    raise
-        return self._rebuilt(last)
+    def follow(self, limit: int | None = None) -> AnyBandit:
+        """Learn entries that are new, at most ``limit`` of them, and return the bandit."""
+        if self.bandit is None:
+            self._rebuild()
+            limit = None
+        elif limit is None and self._store.last() - self.seq > _FAR and self._store.snapshots()[0] > self.seq:
+            self._rebuild()
+        self._learn_more(limit)
+        assert self.bandit is not None
+        return self.bandit
 
-    def _rebuilt(self, last: int) -> AnyBandit:
-        """Return the bandit made from the latest sound snapshot and the events after it."""
-        failure = self._file.damaged("it holds no snapshot")
-        for seq in self._file.snapshots():
+    def _rebuild(self) -> None:
+        """Take the latest sound snapshot."""
+        last, failure = self._store.last(), self._store.damaged("it holds no snapshot")
+        for seq in self._store.snapshots():
             if seq > last:
-                raise self._file.damaged(f"it ends with event {last}, before its snapshot {seq}")
+                raise self._store.damaged(f"it ends with entry {last}, before its snapshot {seq}")
             try:
                 bandit = self.snapshot(seq)
             except StateFileError as error:
                 failure = error
                 continue
-            self.seq = seq
-            return self._replay(bandit, last)
+            self.bandit, self.seq = bandit, seq
+            self.use_counts()
+            return
         raise failure
 
-    def _replay(self, bandit: AnyBandit, last: int) -> AnyBandit:
-        """Apply the events up to ``last`` to the bandit and return it; warn if a decision differs from its record."""
-        progress, text = Progress("rebuilding the bandit from the journal"), ""
-        while self.seq < last:
-            for event in self._file.following(self.seq, last):
-                again = self.apply(bandit, event)
-                if isinstance(again, Decision) and not text:
-                    text, first = difference(event, self.codec.write(bandit, again, event.seq)[0]), event
-                self.seq = event.seq
-            progress.show(f"event {self.seq} of {last}")
+    def _learn_more(self, limit: int | None) -> None:
+        progress = Progress("rebuilding the bandit from the journal")
+        left = limit
+        while left is None or left > 0:
+            try:
+                found = self._store.following(self.seq, CHUNK if left is None else min(left, CHUNK))
+            except StateFileError as error:
+                if error.code != "missing-event" or self._store.snapshots()[0] <= self.seq:
+                    raise
+                self._rebuild()  # another process has dropped it
+                continue
+            bandit, self.bandit = self.bandit, None  # to be rebuilt if something interrupts this
+            assert bandit is not None
+            for entry, taken in found:
+                status = self.apply(bandit, entry, taken)
+                self.seq = entry.seq
+                self.applied(bandit, entry, status)
+            self.bandit = bandit
+            left = None if left is None else left - len(found)
+            if len(found) < CHUNK:
+                break
+            progress.show(f"entry {self.seq}")
         progress.close()
-        if text:
-            message = (
-                f"{self.path}: decision {first.seq} is {text}. Rewards are learned as recorded. "
-                "The file was changed or written by another version."
-            )
-            warning = PrudentWarning(message, code="decision-differs", path=self.path, event=first.seq)
-            warnings.warn(warning, stacklevel=2)
-        return bandit
 
-    def apply(self, bandit: AnyBandit, event: Event, decision: Event | None = None) -> Decision | bool:
-        """Apply an event to the bandit; return the decision, or whether something was learned.
-
-        ``decision`` is the decision of a reward, if it was read already.
-        """
+    def apply(self, bandit: AnyBandit, entry: Entry, taken: Taken | None) -> str:
+        """Apply an entry to a bandit; return what became of a reward, ``"ok"`` of another entry."""
         try:
-            if event.kind == "decision":
-                return self.codec.decide(bandit, event) or False
-            if event.kind == "reward":
-                rewarded = decision or self._file.decision(event.decision or 0)
-                if rewarded is None:
-                    raise ValueError(f"decision {event.decision} is missing")
-                return self.codec.learn(bandit, rewarded, event.reward)
-            if event.kind not in CALLS or not hasattr(bandit, event.kind):
-                raise ValueError(f"unknown kind {event.kind!r}")
-            getattr(bandit, event.kind)(**json.loads(event.options or ""))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self.broken([event], error) from error
-        return False
+            if entry.kind == "reward":
+                if taken is None:
+                    raise ValueError(f"decision {entry.number} of stream {entry.stream} is missing")
+                return self.codec.learn(bandit, taken, entry.place or 0, entry.reward)
+            if entry.kind == "erase":
+                return "ok"
+            if entry.kind not in CALLS or not hasattr(bandit, entry.kind):
+                raise ValueError(f"unknown kind {entry.kind!r}")
+            getattr(bandit, entry.kind)(**json.loads(entry.options or ""))
+        except (TypeError, ValueError, RecursionError, AttributeError) as error:
+            raise self.broken(f"entry {entry.seq}, a {entry.kind}", error, event=entry.seq) from error
+        return "ok"
 
-    def broken(self, events: list[Event], error: Exception) -> Exception:
-        """Return the error for the last of these events, which is invalid; without events, the error itself."""
-        if isinstance(error, (StateFileError, JournalError)) or not events:
+    def state_at(self, seq: int) -> AnyBandit:
+        """Return the bandit after entry ``seq``, made from the latest snapshot before it."""
+        failure: Exception = self._store.damaged(f"no snapshot is left from before entry {seq}", code="missing-event")
+        for start in self._store.snapshots():
+            if start > seq:
+                continue
+            try:
+                bandit = self.snapshot(start)
+            except StateFileError as error:
+                failure = error
+                continue
+            while start < seq:
+                for entry, taken in self._store.following(start, min(CHUNK, seq - start)):
+                    self.apply(bandit, entry, taken)
+                    start = entry.seq
+            return bandit
+        raise failure
+
+    def broken(self, what: str, error: Exception, **fields: Any) -> Exception:
+        """Return the error for something in the store that is invalid."""
+        if isinstance(error, (StateFileError, JournalError)):
             return error
-        event = events[-1]
-        return self._file.damaged(f"event {event.seq}, a {event.kind}, is invalid: {error}", event=event.seq)
+        return self._store.damaged(f"{what}, is invalid: {error}", **fields)
+
+    def lag(self) -> Lag:
+        """Return how far the replica is behind the log."""
+        behind = self._store.last() - self.seq
+        oldest = self._store.entry_at(self.seq + 1) if behind > 0 else None
+        return Lag(behind, 0.0 if oldest is None else max(0.0, time.time() - oldest.time))
+
+    # -- numbers of decisions ------------------------------------------------------------------------------
+
+    def forget_counts(self) -> None:
+        """Count from the first decision on."""
+        self._row = 0
+        self._others: Counter[str | None] = Counter()  # decisions of other processes by arm, as JSON
+        self._own: Counter[Arm] = Counter()
+
+    def written(self, new: New) -> None:
+        """Count a decision of this process, which is in the store or will be soon."""
+        self._own[json.loads(new.row.arm or "null")] += 1
+        self.codec.written(new)
+
+    def count_others(self, stream: int) -> None:
+        """Count the decisions that other processes have written since the last call."""
+        self._row, found = self._store.tally(self._row, stream)
+        self._others.update(found)
+        if found:
+            self.use_counts()
+
+    def use_counts(self) -> None:
+        """Tell the bandit how many decisions there were, in all processes."""
+        if self.bandit is None:
+            return
+        first = self._store.settings.get("clock") or {"decisions": 0, "tries": []}
+        tries = Counter({arm: count for arm, count in first["tries"]}) + self._own
+        for name, count in self._others.items():
+            with suppress(TypeError, ValueError):  # of a row that is damaged
+                tries[json.loads(name or "")] += count
+        total = first["decisions"] + sum(self._own.values()) + sum(self._others.values())
+        self.bandit.set_clock(total, tries)
+
+    # -- fitting -------------------------------------------------------------------------------------------
 
     def require_fit(self, bandit: AnyBandit, current: AnyBandit) -> None:
         """Raise unless a bandit equals the first one of the journal, that one with the current arms, or the current."""
-        seq = self._file.snapshots()[-1]
+        seq = self._store.snapshots()[-1]
         first = self.snapshot(seq)
         changed = first.copy()
-        for event in self._file.changes():
-            if event.kind in CALLS and event.seq > seq:
-                self.apply(changed, event)
+        for entry in self._store.changes():
+            if entry.kind in CALLS and entry.kind != "fade" and entry.seq > seq:
+                self.apply(changed, entry, None)
         differences = [_difference(bandit, other) for other in (first, changed, current)]
         if all(differences):
             text = (

@@ -95,8 +95,8 @@ class BetaArms(ArmBelief):
         block = stream.block[stream.next : stream.next + count * (k + mixed)]
         stream.next += block.size
         own, drawn = block[: count * mixed], np.maximum(block[count * mixed :].reshape(count, k), 2.0**-54)
-        parameters = self.counts(rows)
-        scores = BetaLaw(*parameters, settings.level).draw(drawn)
+        law = BetaLaw(*self.counts(rows), settings.level, floor, None, many)
+        scores = law.draw(drawn)
         chosen = scores.argmax(axis=1)
         among = []
         for t in range(count if mixed else 0):
@@ -107,7 +107,8 @@ class BetaArms(ArmBelief):
             marks[rows[chosen[t]], col.TRIES] += 1
         if not mixed:
             marks[:, col.TRIES] += np.bincount(rows[chosen], minlength=len(marks))
-        law = BetaLaw(*parameters, settings.level, floor, np.array(among, dtype=np.bool_).reshape(-1, k), many)
+        if among:
+            law.among(np.array(among, dtype=np.bool_))
         return chosen, scores[np.arange(count), chosen], law
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:

@@ -7,7 +7,7 @@ import numpy as np
 from ..._numerics.compile import kernel
 from ..._numerics.copying import put
 from ..._support.checks import FloatArray
-from ..._support.streams import process_number, spawned
+from ..._support.streams import nonce, process_number, spawned
 
 BLOCK = 1024  # uniforms taken from the Generator at a time
 
@@ -20,13 +20,27 @@ class Uniforms:
     compares ``home`` with ``PROCESS[0]``, first.
     """
 
-    __slots__ = ("block", "home", "next", "rng")
+    __slots__ = ("block", "drawn", "home", "next", "rng")
 
     def __init__(self, rng: np.random.Generator, unused: FloatArray) -> None:
         self.rng = rng
         self.block = unused
         self.next = 0  # the first unused one
+        self.drawn = unused.size  # taken from the Generator since the stream began, where that is known
         self.home = process_number()
+
+    @classmethod
+    def at(cls, entropy: int, position: int) -> Uniforms:
+        """Return the stream of an entropy, after ``position`` of its uniforms were used."""
+        bits = np.random.PCG64(np.random.SeedSequence(entropy))
+        stream = cls(np.random.Generator(bits.advance(position)), np.empty(0))
+        stream.drawn = position
+        return stream
+
+    @property
+    def position(self) -> int:
+        """Number of uniforms used since the stream began."""
+        return self.drawn - self.unused.size
 
     def __getstate__(self) -> tuple[np.random.Generator, FloatArray]:
         return self.here().rng, self.unused
@@ -40,7 +54,7 @@ class Uniforms:
         if self.home != number:
             # nothing of the old Generator is read: another thread may have been using it when the process forked
             self.rng = np.random.Generator(type(self.rng.bit_generator)(np.random.SeedSequence()))
-            self.block, self.next, self.home = np.empty(0), 0, number
+            self.block, self.next, self.drawn, self.home = np.empty(0), 0, 0, number
         return self
 
     @property
@@ -60,12 +74,13 @@ class Uniforms:
             self.block = np.empty(size)
         self.block[: unused.size] = unused
         self.rng.random(out=self.block[unused.size :])
+        self.drawn += size - unused.size
         self.next = 0
 
     def spawn(self, key: int) -> None:
-        """Go on with the stream that this one gives to worker ``key``."""
-        self.rng = spawned(self.here().rng, (key,), self.unused.tobytes())
-        self.block, self.next = np.empty(0), 0
+        """Go on with a new stream of worker ``key``, which no other call, here or in another process, gives."""
+        self.rng = spawned(self.here().rng, (key, *nonce()), self.unused.tobytes())
+        self.block, self.next, self.drawn = np.empty(0), 0, 0
 
 
 @kernel

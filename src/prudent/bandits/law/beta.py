@@ -8,11 +8,15 @@ negative levels. If I is the cdf of a draw, that of a score is the regularized i
 t = log(x / (1 - x)), which are numbers where chances round to 0 or 1.
 
 Scores are independent: the chance that arm a is the highest is the integral over t of its density times the product of
-the others' cdfs. In t all densities are smooth; each is wide where its own quantiles are, so the quantiles of all arms
-are the edges of Gauss-Legendre panels. The chances must sum to one: what is missing is their error.
+the others' cdfs. In t all densities are smooth. ``prudent.bandits.kernels.highest`` integrates them in microseconds.
+The chances must sum to one: what is missing is their error. Where that shows (sums of logarithms of millions are rounded)
+cdfs are incomplete beta functions instead. Each density is wide where its own quantiles are, so the quantiles of all
+arms are the edges of Gauss-Legendre panels.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -20,12 +24,14 @@ from numpy.polynomial.legendre import leggauss
 from ..._support.checks import BoolArray, FloatArray, IntArray, refuse
 from ...errors import ParameterError
 from ...risk import ModifiedCVaR, sample_size
+from ..kernels.highest import PANELS, highest_chances
 from .base import Law
 
 _LEAST_COUNT = 0.05  # below it scores leave the range of numbers
 _FARTHEST = 700.0  # log odds beyond which no arm has a chance of 1e-15
 _EDGES = np.array([1e-17, 1e-12, 1e-8, 1e-5, 1e-3, 0.02, 0.1, 0.3, 0.5])
 _NODES, _WEIGHTS = leggauss(16)
+_LARGEST_DEFECT = 1e-9  # of the sum of chances, up to which they are exact for our purposes
 
 
 class BetaLaw(Law):
@@ -61,14 +67,22 @@ class BetaLaw(Law):
         rows: int | None = None,
     ) -> None:
         for name, counts in (("successes", successes), ("failures", failures)):
-            refuse(~(counts >= _LEAST_COUNT), counts, name, f"at least {_LEAST_COUNT}", error=ParameterError)
-        n = sample_size(alpha)
-        outermost = ModifiedCVaR(alpha).outermost(n)
-        place = int(np.flatnonzero(outermost.weights)[0]) + 1
+            if not counts.min() >= _LEAST_COUNT:  # NaN is not
+                refuse(~(counts >= _LEAST_COUNT), counts, name, f"at least {_LEAST_COUNT}", error=ParameterError)
         self.successes, self.failures, self.floor = successes, failures, floor
-        self.n, self.place = n, place if outermost.sign > 0.0 else n - place + 1
+        self.n, self.place = _order(alpha)
         self._rows = rows
         self._among = np.zeros((0, successes.size), dtype=np.bool_) if among is None else among
+
+    def among(self, arms: BoolArray) -> None:
+        """Take the first choices to be uniform by rule.
+
+        Parameters
+        ----------
+        arms : ndarray of bool, [L, k]
+            The arms between which each of the first L choices was.
+        """
+        self._among = arms
 
     def _tiled(self, values: FloatArray) -> FloatArray:
         return values if self._rows is None else np.tile(values, (self._rows, 1))
@@ -100,6 +114,22 @@ class BetaLaw(Law):
 
     def _highest(self) -> FloatArray:
         """Return the chance [k] of every arm to have the highest score; they sum to one."""
+        from scipy.special import betaln
+
+        chances, order = np.empty(self.successes.size), float(betaln(self.place, self.n - self.place + 1))
+        logs = betaln(self.successes, self.failures)
+        highest_chances(self.successes, self.failures, logs, self.n, self.place, order, *PANELS, chances)
+        total = float(chances.sum())
+        return chances / total if abs(total - 1.0) < _LARGEST_DEFECT else self.highest_by_cdfs()
+
+    def highest_by_cdfs(self) -> FloatArray:
+        """Return the same by incomplete beta functions: slower, and right for millions of rewards as well.
+
+        Returns
+        -------
+        ndarray of float, [k]
+            Probabilities, which sum to one.
+        """
         from scipy import special
 
         edges, j, left = _EDGES[:, np.newaxis], self.place, self.n - self.place
@@ -165,6 +195,15 @@ class BetaLaw(Law):
             return self.mean
         # at negative levels it is minus that of the negated log odds, which are those of a failure
         return self._tiled(_shortfall(a, b, alpha) if alpha > 0.0 else -_shortfall(b, a, -alpha))
+
+
+@lru_cache(256)
+def _order(alpha: float) -> tuple[int, int]:
+    """Return the number of draws of a score, and which of them counts, from the lowest."""
+    n = sample_size(alpha)
+    outermost = ModifiedCVaR(alpha).outermost(n)
+    place = int(np.flatnonzero(outermost.weights)[0]) + 1
+    return n, place if outermost.sign > 0.0 else n - place + 1
 
 
 def _log_odds(successes: FloatArray, failures: FloatArray, n: int, place: int, uniforms: FloatArray) -> FloatArray:

@@ -1,0 +1,321 @@
+"""A store in PostgreSQL, for processes of many machines. It needs psycopg 3 (``pip install prudent[postgres]``).
+
+The tables of a journal are in a schema of their own, so one database holds many journals. Who appends to the log takes
+an advisory lock until its commit: the order of numbers is that in which others see them. Decisions take no lock.
+Replicas LISTEN on a channel; a commit that appends to the log NOTIFYs it. A server that is away or restarts is tried
+again until the time to wait is over. Writing again is safe: decisions have numbers of their process, rewards exist once,
+and the entry of a reward says who wrote it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any
+
+from ...errors import ParameterError, PrudentError
+from .base import CHUNK, TABLES, Store, Turn
+from .rows import Entry, Place, Report, Taken
+
+_TYPES = {
+    "nr INTEGER PRIMARY KEY": "nr bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "INTEGER": "bigint",
+    "REAL": "double precision",
+    "BLOB": "bytea",
+}
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
+_POLL = 1.0  # seconds after which a replica looks even if it was told nothing
+_PAUSE = 0.05  # seconds between two tries to reach a server
+
+
+class PostgresStore(Store):
+    """A journal in a schema of a PostgreSQL database.
+
+    Parameters
+    ----------
+    address : str
+        Address of the database, ``postgresql://...``.
+    name : str
+        Name of the journal.
+    synchronous : {"FULL", "NORMAL"}
+        Whether a commit waits for the disk of the server (``synchronous_commit``).
+    timeout : float
+        Seconds to wait for other writers, and for a server that is away.
+    key : bytes, optional
+        Secret that signs all rows.
+    """
+
+    def __init__(
+        self, address: str, name: str, synchronous: str, timeout: float, key: bytes | None = None
+    ) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            text = f"name must be lower-case letters, digits and _, at most 41, got {name!r}"
+            raise ParameterError(text, code="wrong-type", argument="name", value=name)
+        try:
+            self._psycopg: Any = import_module("psycopg")
+        except ImportError:
+            text = "path is that of a PostgreSQL database, which needs psycopg: pip install prudent[postgres]"
+            raise ParameterError(text, code="missing-package", argument="path", value="psycopg") from None
+        shown = re.sub(r"(://[^/@:]*):[^@/]*@", r"\1@", address)  # without the password
+        super().__init__(f"{shown} ({name})", timeout, key)
+        self._address, self._schema, self._channel = address, f"prudent_{name}", f"prudent_{name}"
+        self._wait = "on" if synchronous == "FULL" else "off"
+        self._reader: Any = None
+        self._writer: Any = None
+        self._told, self._looked = True, 0.0
+        self._local = threading.local()
+
+    # -- opening -------------------------------------------------------------------------------------------
+
+    def open(self, create: bool) -> bool:
+        """Connect, and return whether there is a journal; see ``Store.open``."""
+        with self._translating():
+            self._reader = self._connected(listen=True)
+            found = self._reader.execute("SELECT to_regnamespace(%s)", [self._schema]).fetchone()[0] is not None
+        if not found and not create:
+            raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one")
+        if found:
+            with self._translating():
+                rows = self._reader.execute(
+                    "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", [self._schema]
+                ).fetchall()
+            missing = {name for name, sql in TABLES.items() if sql.startswith("CREATE TABLE")} - {name for (name,) in rows}
+            if missing:
+                raise self.damaged(f"its {sorted(missing)[0]!r} is not that of a journal")
+            with self.reading():
+                self.read_settings()
+        return found
+
+    def _connected(self, listen: bool) -> Any:
+        """Return a new connection; wait for a server that starts."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                connection = self._psycopg.connect(
+                    self._address, autocommit=True, connect_timeout=max(2, int(self.timeout)), application_name="prudent"
+                )
+                break
+            except self._psycopg.OperationalError as error:
+                starting = "starting up" in str(error) or "recovery" in str(error) or "shutting down" in str(error)
+                if time.monotonic() > deadline or not (starting or self._reader is not None or self.settings):
+                    raise
+            time.sleep(_PAUSE)
+        connection.execute(f"SET search_path TO {self._schema}")
+        connection.execute(f"SET lock_timeout TO {int(1000 * self.timeout)}")
+        connection.execute(f"SET synchronous_commit TO {self._wait}")
+        if listen:
+            connection.execute(f"LISTEN {self._channel}")
+            self._told = True
+        return connection
+
+    def _exists(self) -> bool:
+        self.fetch("SELECT pg_advisory_xact_lock(hashtext(?))", self._schema)
+        return self.fetch("SELECT to_regnamespace(?)", self._schema)[0][0] is not None
+
+    def _create(self) -> None:
+        self.execute(f"CREATE SCHEMA {self._schema}")
+        for sql in TABLES.values():
+            for ours, theirs in _TYPES.items():
+                sql = sql.replace(ours, theirs)
+            self.execute(sql)
+
+    def abandon(self) -> None:
+        """Leave the connections of the parent process alone: closing them would end its sessions; see ``Store``."""
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        self._reader = self._writer = None
+        self._lock, self._local = threading.RLock(), threading.local()
+
+    def disconnect(self) -> None:
+        """Close the connections; see ``Store.disconnect``."""
+        for connection in (self._writer, self._reader):
+            if connection is not None:
+                with suppress(self._psycopg.Error):
+                    connection.close()
+        self._reader = self._writer = None
+
+    # -- transactions and errors ---------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Open a transaction that reads one consistent state; see ``Store.reading``."""
+        local = self._local
+        if getattr(local, "writing", False) or getattr(local, "depth", 0):
+            yield
+            return
+        with self._lock, self._translating():
+            self._retrying(lambda: self._reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+            local.depth = 1
+            try:
+                yield
+            finally:
+                local.depth = 0
+                with suppress(self._psycopg.Error):
+                    self._reader.execute("ROLLBACK")
+
+    def _retrying(self, work: Callable[[], Any]) -> Any:
+        """Return what ``work`` returns with the connection that reads; connect again if that is lost."""
+        since = time.monotonic()
+        while True:
+            try:
+                if self._reader is None or self._reader.closed:
+                    self._reader = self._connected(listen=True)
+                return work()
+            except self._psycopg.OperationalError:
+                if self._reader is None or not self._reader.closed or time.monotonic() - since > self.timeout:
+                    raise
+            time.sleep(_PAUSE)
+
+    def following(self, seq: int, limit: int = CHUNK) -> list[tuple[Entry, Taken | None]]:
+        """Return the entries after number ``seq``; see ``Store.following``. One query needs no transaction."""
+        if getattr(self._local, "writing", False) or getattr(self._local, "depth", 0):
+            return super().following(seq, limit)
+        with self._lock, self._translating():
+            self._local.depth = 1
+            try:
+                found: list[tuple[Entry, Taken | None]] = self._retrying(lambda: super(PostgresStore, self).following(seq, limit))
+            finally:
+                self._local.depth = 0
+        return found
+
+    @contextmanager
+    def _writing(self, ordered: bool) -> Iterator[None]:
+        with self._translating():
+            if self._writer is None or self._writer.closed:
+                self._writer = self._connected(listen=False)
+            self._local.writing = True
+            try:
+                with self._writer.transaction():
+                    if ordered:
+                        self._writer.execute("SELECT pg_advisory_xact_lock('entry'::regclass::oid::bigint)")
+                    yield
+            finally:
+                self._local.writing = False
+
+    def _commit(self, jobs: Any, chain: dict[int, bytes]) -> None:
+        with self._translating():
+            if self._writer is None or self._writer.closed:
+                self._writer = self._connected(listen=False)
+            new = [each for job in jobs for each in job.decisions]
+            known = {each.row.stream for each in new} <= self._streams
+            if known and all(job.plan is None and job.snapshot is None for job in jobs) and all(each.row.key is None for each in new):
+                with self._writer.pipeline():  # nothing is read: one round trip
+                    super()._commit(jobs, chain)
+            else:
+                super()._commit(jobs, chain)
+
+    def _turn(self, wanted: Sequence[Place]) -> Turn:
+        """Return the turn of a transaction that is ordered; see ``Store``. All queries go in one round trip."""
+        if not wanted:
+            return super()._turn(wanted)
+        streams, numbers = [place[0] for place in wanted], [place[1] for place in wanted]
+        asked = "(SELECT DISTINCT * FROM unnest(%s::bigint[], %s::bigint[]) AS w (stream, number)) AS w"
+        kinds: list[tuple[type[Any], str]] = [(Taken, "decision"), (Entry, "entry"), (Report, "report")]
+        found = []
+        with self._writer.pipeline():
+            end = self._writer.execute("SELECT seq, signature FROM entry ORDER BY seq DESC LIMIT 1")
+            for kind, table in kinds:
+                names = ", ".join(f"t.{name}" for name in (*kind._fields, "checksum"))
+                query = f"SELECT {names} FROM {asked} JOIN {table} AS t ON t.stream = w.stream AND t.number = w.number"
+                found.append(self._writer.execute(query, [streams, numbers]))
+        rows = end.fetchall()
+        if not rows:
+            raise self.damaged("it holds no entries")
+        turn = Turn(self, self._number(rows[0][0]), bytes(rows[0][1] or b""))
+        decisions, entries, reports = (
+            [self.checked(kind, row) for row in cursor.fetchall()]
+            for (kind, _), cursor in zip(kinds, found, strict=True)
+        )
+        turn.decisions = {row[:2]: row for row in decisions}
+        turn.rewards = {(row.stream, row.number, row.place): row for row in entries}
+        turn.reports = {row[:3]: row for row in reports}
+        return turn
+
+    def retried(self, error: Exception, since: float) -> bool:
+        """Return whether a write is tried again: the connection was lost, and there is time left; see ``Store``."""
+        if getattr(error, "code", "") != "store-away" or time.monotonic() - since > self.timeout:
+            return False
+        time.sleep(_PAUSE)
+        return True
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except self._psycopg.Error as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: Any) -> PrudentError:
+        """Return the error of prudent for one of psycopg."""
+        state = getattr(error, "sqlstate", None) or ""
+        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if state in ("55P03", "57014"):
+            return self.failed(f"another process held the lock for more than {self.timeout:g} s; try again", "lock-timeout")
+        if state.startswith("53"):
+            code = "disk-full" if state == "53100" else "store-full"
+            return self.failed(f"the server has no room left ({text}); acknowledged events are kept", code)
+        if state in ("42501", "28000", "28P01", "25006"):
+            return self.failed(f"the server refuses it: {text}", "not-writable")
+        if isinstance(error, self._psycopg.OperationalError) or state[:2] in ("57", "08") or state == "40001":
+            return self.failed(f"the server is away ({text}); it is safe to try again", "store-away")
+        return self.damaged(f"it is damaged, or not a journal: {text}")
+
+    # -- queries -------------------------------------------------------------------------------------------
+
+    def _db(self) -> Any:
+        db = self._writer if getattr(self._local, "writing", False) else self._reader
+        if db is None:
+            raise self.failed("it is closed", "closed")
+        return db
+
+    def fetch(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; see ``Store.fetch``."""
+        rows: list[tuple[Any, ...]] = self._db().execute(query.replace("?", "%s"), values).fetchall()
+        return rows
+
+    def execute(self, statement: str, *values: Any) -> int:
+        """Execute a statement; see ``Store.execute``."""
+        return int(self._db().execute(statement.replace("?", "%s"), values or None).rowcount)
+
+    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Execute a statement for many rows; see ``Store.execute_many``."""
+        if len(rows) == 1:
+            self._db().execute(statement.replace("?", "%s"), rows[0])
+        elif rows:
+            with self._db().cursor() as cursor:
+                cursor.executemany(statement.replace("?", "%s"), rows)
+
+    def behind(self, seq: int) -> bool:
+        """Return whether the log may have entries after number ``seq``; see ``Store.behind``."""
+        with self._lock, self._translating():
+            if self._reader is None or self._reader.closed:
+                return True
+            connection = self._reader.pgconn
+            try:
+                connection.consume_input()
+            except self._psycopg.OperationalError:  # the server is away: go on with what is known
+                self._reader.close()
+                return False
+            while connection.notifies() is not None:
+                self._told = True
+            now = time.monotonic()
+            if self._told or now - self._looked > _POLL:
+                self._told, self._looked = False, now
+                return True
+        return False
+
+    def tell(self) -> None:
+        """Notify the replicas of other processes."""
+        self.execute(f"NOTIFY {self._channel}")
+
+    def require_sound(self) -> None:
+        """Do nothing: the server keeps tables and indices in step."""
+
+    def shrink(self) -> None:
+        """Do nothing: the server returns space by itself."""

@@ -1,0 +1,334 @@
+"""A store in one file: SQLite with a write-ahead log, for processes of one machine.
+
+Two connections, so that nobody who decides waits for the disk: one writes, one reads. Who wants to write asks again
+after a fraction of a millisecond: SQLite itself waits in steps of up to 100 ms, and one of four writers then waits for a
+second now and then. No error of sqlite3 leaves this module.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import quote
+
+from ...errors import ParameterError, PrudentError
+from ...types import PathLike
+from .base import TABLES, VERSION, Store
+
+_APPLICATION = int.from_bytes(b"prdj", "big")
+_PAGES = 4000  # size of the write-ahead log before it is copied to the database: 16 MB
+_CROSSED: set[tuple[int, int]] = set()  # files to which a connection of the parent was open when this process forked
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_REFUSED = {
+    sqlite3.SQLITE_FULL: ("disk-full", "no space left on the disk"),
+    sqlite3.SQLITE_READONLY: ("not-writable", "it cannot be written: no permission, or a read-only disk"),
+    sqlite3.SQLITE_PERM: ("not-readable", "it cannot be opened: no permission"),
+    sqlite3.SQLITE_CANTOPEN: (
+        "not-readable",
+        "it cannot be opened: no such folder, no permission, or no space for the files beside it",
+    ),
+    sqlite3.SQLITE_IOERR: ("disk-failure", "the disk failed"),
+    sqlite3.SQLITE_NOMEM: ("not-enough-memory", "out of memory"),
+    sqlite3.SQLITE_NOLFS: ("file-too-large", "it is larger than the file system allows"),
+    sqlite3.SQLITE_TOOBIG: ("file-too-large", "SQLite stores at most a billion bytes in one state or context"),
+}
+
+
+class SqliteStore(Store):
+    """A journal in an SQLite file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    synchronous : {"FULL", "NORMAL"}
+        Whether a commit waits for the disk.
+    timeout : float
+        Seconds to wait for other writers.
+    key : bytes, optional
+        Secret that signs all rows.
+    """
+
+    def __init__(self, path: PathLike, synchronous: str, timeout: float, key: bytes | None = None) -> None:
+        try:
+            text = os.fsdecode(os.fspath(path))
+        except TypeError:
+            text = ""
+        if text in ("", ":memory:") or "\0" in text:
+            message = f"path must be the path of a file or an address postgresql://..., got {path!r}"
+            raise ParameterError(message, code="wrong-type", argument="path", value=path)
+        super().__init__(os.path.abspath(text), timeout, key)
+        self._synchronous = synchronous
+        self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._inode = (0, 0)
+        self._local = threading.local()  # writing: this thread has the transaction that writes; depth: of reading
+
+    # -- opening -------------------------------------------------------------------------------------------
+
+    def open(self, create: bool) -> bool:
+        """Open the file and return whether it holds a journal; see ``Store.open``."""
+        if not create and not os.path.exists(self.path):
+            raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one")
+        try:
+            try:
+                self._reader = self._connect("rwc" if create else "rw")
+                held = self._require_ours()
+                if not held and not create:
+                    raise self.damaged("it is empty and holds no journal", code="wrong-format")
+                if not held:
+                    self._set_wal(self._reader)
+                self._writer = self._connect("rw")
+                if held:
+                    self._inode = self._identity()
+                    self.read_settings()
+            except BaseException:
+                self.disconnect()
+                raise
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        self._inode = self._identity()
+        return held
+
+    def _identity(self) -> tuple[int, int]:
+        """Return device and inode of the file at the path."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return 0, 0
+        return status.st_dev, status.st_ino
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        if _CROSSED and self._identity() in _CROSSED:
+            # SQLite takes locks of the parent for its own and would write without them
+            text = "another thread was using it when this process forked; fork before threads start, or start anew"
+            raise self.failed(text, "open-at-fork")
+        where = f"file:{quote(os.fsencode(self.path))}?mode={mode}"
+        db = sqlite3.connect(where, 0.0, 0, None, check_same_thread=False, uri=True)
+        db.text_factory = lambda text: text.decode(errors="backslashreplace")  # what is damaged has no checksum
+        try:
+            db.execute("PRAGMA trusted_schema = OFF")
+            db.execute("PRAGMA cell_size_check = ON")
+            db.execute(f"PRAGMA synchronous = {self._synchronous}")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _require_ours(self) -> bool:
+        """Return whether the file holds a journal; raise if it holds something else."""
+        fetch = self.fetch
+        application, version = (fetch(f"PRAGMA {name}")[0][0] for name in ("application_id", "user_version"))
+        objects = {name: (kind, sql) for kind, name, sql in fetch("SELECT type, name, sql FROM sqlite_master")}
+        if not objects and application == 0:
+            return False
+        if application != _APPLICATION:
+            raise self.damaged("it is an SQLite database of another program, not a journal", code="wrong-format")
+        if version != VERSION:
+            text = f"it is a journal of version {version}, this prudent reads version {VERSION}"
+            raise self.damaged(text, code="wrong-version", value=version, expected=VERSION)
+        for name, sql in TABLES.items():
+            if objects.get(name, ("", ""))[1] != sql:
+                raise self.damaged(f"its {name!r} is not that of a journal")
+        triggers = [name for name, (kind, _) in objects.items() if kind == "trigger"]
+        if triggers:
+            raise self.damaged(f"it holds the trigger {triggers[0]!r}, which would change what is written")
+        return True
+
+    def _set_wal(self, db: sqlite3.Connection) -> None:
+        """Choose the write-ahead log."""
+        for _ in self._patience():
+            try:
+                mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if _code(error) not in _BUSY:
+                    raise
+                continue
+            if mode != "wal":
+                raise self.failed("this file system cannot hold a journal: no write-ahead log", "no-write-ahead-log")
+            return
+        raise self._late()
+
+    def _exists(self) -> bool:
+        if not self.fetch("SELECT count(*) FROM sqlite_master")[0][0]:
+            return False
+        self._require_ours()
+        return True
+
+    def _create(self) -> None:
+        for sql in TABLES.values():
+            self.execute(sql)
+        self.execute(f"PRAGMA application_id = {_APPLICATION}")
+        self.execute(f"PRAGMA user_version = {VERSION}")
+
+    def abandon(self) -> None:
+        """Leave the connections of the parent process alone: they may be neither used nor closed; see ``Store``."""
+        for db in (self._reader, self._writer):
+            if db is not None:
+                _CROSSED.add(self._identity())
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # nothing closes it, not even the end of the process
+        self._reader = self._writer = None
+        self._lock, self._local = threading.RLock(), threading.local()
+
+    def disconnect(self) -> None:
+        """Close the connections; see ``Store.disconnect``."""
+        for db in (self._writer, self._reader):
+            if db is not None:
+                with suppress(sqlite3.Error):
+                    db.close()
+        self._reader = self._writer = None
+
+    # -- transactions and errors ---------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Open a transaction that reads one consistent state; see ``Store.reading``."""
+        local = self._local
+        if getattr(local, "writing", False) or getattr(local, "depth", 0):
+            yield
+            return
+        with self._lock, self._translating():
+            self._require_place()
+            if self._reader is None:
+                self._reader = self._connect("rw")
+            local.depth = 1
+            try:
+                with self._transaction(self._reader, "BEGIN"):
+                    yield
+            finally:
+                local.depth = 0
+
+    @contextmanager
+    def _writing(self, ordered: bool) -> Iterator[None]:
+        with self._translating():
+            self._require_place()
+            if self._writer is None:
+                self._writer = self._connect("rw")
+            self._local.writing = True
+            try:
+                with self._transaction(self._writer, "BEGIN IMMEDIATE"):
+                    yield
+            finally:
+                self._local.writing = False
+
+    @contextmanager
+    def _transaction(self, db: sqlite3.Connection, begin: str) -> Iterator[None]:
+        if db.in_transaction:  # an interrupt came between two lines below
+            db.execute("ROLLBACK")
+        for _ in self._patience():
+            try:
+                db.execute(begin)
+                break
+            except sqlite3.OperationalError as error:
+                if _code(error) not in _BUSY:
+                    raise
+        else:
+            raise self._late()
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):  # SQLite may have done it already
+                db.execute("ROLLBACK")
+            raise
+
+    def _patience(self) -> Iterator[None]:
+        """Iterate until the time to wait is over, first at once and then after short times by chance."""
+        deadline, tries = time.monotonic() + self.timeout, 0
+        while True:
+            yield
+            tries += 1
+            if time.monotonic() > deadline:
+                return
+            time.sleep(random.uniform(1e-4, 6e-4 if tries < 100 else 5e-3))
+
+    def _late(self) -> PrudentError:
+        text = f"another process held the lock for more than {self.timeout:g} s; nothing was written, try again"
+        return self.failed(text, "lock-timeout")
+
+    def _require_place(self) -> None:
+        if self._identity() != self._inode:  # what is written now would be lost when the file is closed
+            raise self.failed("it was moved, deleted or replaced while it was open", "file-moved")
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: sqlite3.Error) -> PrudentError:
+        """Return the error of prudent for one of sqlite3."""
+        result = _code(error)
+        if result in _BUSY:
+            return self._late()
+        if result in _REFUSED:
+            code, text = _REFUSED[result]
+            return self.failed(f"{text} ({error}); acknowledged events are kept", code)
+        return self.damaged(f"it is damaged, or not a journal: {error}")
+
+    # -- queries -------------------------------------------------------------------------------------------
+
+    def _db(self) -> sqlite3.Connection:
+        db = self._writer if getattr(self._local, "writing", False) else self._reader
+        if db is None:
+            raise self.failed("it is closed", "closed")
+        return db
+
+    def fetch(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; see ``Store.fetch``."""
+        return self._db().execute(query, values).fetchall()
+
+    def execute(self, statement: str, *values: Any) -> int:
+        """Execute a statement; see ``Store.execute``."""
+        return self._db().execute(statement, values).rowcount
+
+    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Execute a statement for many rows; see ``Store.execute_many``."""
+        self._db().executemany(statement, rows)
+
+    def behind(self, seq: int) -> bool:
+        """Return whether the log may have entries after number ``seq``; see ``Store.behind``."""
+        with self._lock, self._translating():
+            if self._reader is None:
+                return True
+            rows = self._reader.execute("SELECT seq FROM entry ORDER BY seq DESC LIMIT 1").fetchall()
+        return not rows or rows[0][0] != seq
+
+    def tell(self) -> None:
+        """Do nothing: other processes look before they decide."""
+
+    def require_sound(self) -> None:
+        """Raise if tables and indices contradict each other; see ``Store.require_sound``."""
+        with self.reading():
+            ((answer,),) = self.fetch("PRAGMA integrity_check(1)")
+        if answer != "ok":
+            raise self.damaged(answer)
+
+    def shrink(self) -> None:
+        """Return unused space to the file system; see ``Store.shrink``."""
+        with self._lock, self._translating():
+            if self._writer is not None:
+                for _ in self._patience():
+                    try:
+                        self._writer.execute("VACUUM")
+                        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                        return
+                    except sqlite3.OperationalError as error:
+                        if _code(error) not in _BUSY:
+                            raise
+                raise self._late()
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """Return the primary result code of SQLite; None for an error of the module sqlite3 itself."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
