@@ -180,7 +180,9 @@ def test_a_key_for_a_journal_without_signatures(path):
 # -- damaged values --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("column", [f"decision.{name}" for name in Taken._fields] + [f"entry.{n}" for n in Entry._fields[1:]])
+@pytest.mark.parametrize(
+    "column", [f"decision.{name}" for name in Taken._fields] + [f"entry.{n}" for n in Entry._fields[1:]]
+)
 @pytest.mark.parametrize("value", [1.5, 7, "text", b"\xff\xfe", None])
 def test_damaged_values_of_any_type_name_the_event_and_leave_the_rest_readable(path, column, value):
     used(path, steps=5)

@@ -19,6 +19,7 @@ import typer
 
 from ..display.words import plural, visible
 from ..errors import DataError
+from .compare import FOLDER, settings_of
 from .log_options import LogOptions, final_values_of, items_of, label_of, levels_of, name_and_number
 from .screen import table
 
@@ -77,6 +78,7 @@ def solve_log(
     from .._support.output import prepare, write, write_table
     from ..analysis.check import refuse_serious
     from ..analysis.log_study import study_log
+    from ..analysis.saved_decision import save
     from ..planning.acting import policy_code
 
     levels = levels_of(alpha)
@@ -118,12 +120,15 @@ def solve_log(
         code = policy_code(study.profile.solutions[study.profile.recommended])
         write(out / "act.py", code.encode())
     write(out / "check.json", checked.encode())
+    chosen = study.profile.solutions[study.profile.recommended]
+    save(out / FOLDER, chosen, log=options.log, settings=settings_of(options))
     if options.as_json:
         print(text)
         return
     _show(study, study.first_step(), record)
     print(f"Page: {page}")
     print(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}, {out / 'check.json'}")
+    print(f"Decision, for prudent.load and prudent compare: {out / FOLDER}")
     if model.summary.state_map is not None and horizon is None:
         print(f"Policy as plain Python: {out / 'act.py'}, act(observation) -> action")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
+from . import compare as cli_compare
 from . import log as cli_log
 from . import sweep as cli_sweep
 from .errors import in_options
@@ -86,6 +87,11 @@ app.command(
     rich_help_panel=_FROM_A_LOG,
     epilog="Example:\n\n  prudent next-data log.csv --terminal well,dead --observations 20",
 )(cli_log.next_data)
+app.command(
+    "compare",
+    rich_help_panel=_FROM_A_LOG,
+    epilog="Example, a year after `prudent solve log.csv --out policy`:\n\n  prudent compare policy new_log.csv",
+)(cli_compare.compare_log)
 
 
 @app.command(

@@ -129,7 +129,6 @@ class StoredBandit:
         self._sweeper = None if self._window is None else Sweeper(self._window)
         self._swept = time.monotonic()
 
-
     @property
     def path(self) -> str:
         """Path of the file, or address of the database without its password."""

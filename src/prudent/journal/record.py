@@ -182,7 +182,9 @@ class JournalRecord(StoredBandit):
         place = place_of(instance_of(id, "id", str))
         taken = None if place is None else self._store.decision(*place[:2])
         if taken is None:
-            text = f"id is {id!r}, and there is no such decision in {self.path}: it was dropped, or is of another journal"
+            text = (
+                f"id is {id!r}, and there is no such decision in {self.path}: it was dropped, or is of another journal"
+            )
             raise ParameterError(text, code="unknown-decision", argument="id", value=id)
         try:
             return taken, self._replica.codec.read(taken)

@@ -438,7 +438,8 @@ class Store(ABC):
 
     def _entry_rows(self, where: str, *values: Any) -> list[Entry]:
         return [
-            self.checked(Entry, row) for row in self.fetch(f"SELECT {_ENTRY}, checksum FROM entry WHERE {where}", *values)
+            self.checked(Entry, row)
+            for row in self.fetch(f"SELECT {_ENTRY}, checksum FROM entry WHERE {where}", *values)
         ]
 
     def _report_rows(self, where: str, *values: Any) -> list[Report]:
@@ -647,4 +648,3 @@ class Store(ABC):
 
 class KeyTakenError(Exception):
     """Another process has written a decision with the same key meanwhile."""
-

@@ -50,9 +50,7 @@ class PostgresStore(Store):
         Secret that signs all rows.
     """
 
-    def __init__(
-        self, address: str, name: str, synchronous: str, timeout: float, key: bytes | None = None
-    ) -> None:
+    def __init__(self, address: str, name: str, synchronous: str, timeout: float, key: bytes | None = None) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             text = f"name must be lower-case letters, digits and _, at most 41, got {name!r}"
             raise ParameterError(text, code="wrong-type", argument="name", value=name)
@@ -84,7 +82,9 @@ class PostgresStore(Store):
                 rows = self._reader.execute(
                     "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", [self._schema]
                 ).fetchall()
-            missing = {name for name, sql in TABLES.items() if sql.startswith("CREATE TABLE")} - {name for (name,) in rows}
+            missing = {name for name, sql in TABLES.items() if sql.startswith("CREATE TABLE")} - {
+                name for (name,) in rows
+            }
             if missing:
                 raise self.damaged(f"its {sorted(missing)[0]!r} is not that of a journal")
             with self.reading():
@@ -97,7 +97,10 @@ class PostgresStore(Store):
         while True:
             try:
                 connection = self._psycopg.connect(
-                    self._address, autocommit=True, connect_timeout=max(2, int(self.timeout)), application_name="prudent"
+                    self._address,
+                    autocommit=True,
+                    connect_timeout=max(2, int(self.timeout)),
+                    application_name="prudent",
                 )
                 break
             except self._psycopg.OperationalError as error:
@@ -179,7 +182,9 @@ class PostgresStore(Store):
         with self._lock, self._translating():
             self._local.depth = 1
             try:
-                found: list[tuple[Entry, Taken | None]] = self._retrying(lambda: super(PostgresStore, self).following(seq, limit))
+                found: list[tuple[Entry, Taken | None]] = self._retrying(
+                    lambda: super(PostgresStore, self).following(seq, limit)
+                )
             finally:
                 self._local.depth = 0
         return found
@@ -204,7 +209,11 @@ class PostgresStore(Store):
                 self._writer = self._connected(listen=False)
             new = [each for job in jobs for each in job.decisions]
             known = {each.row.stream for each in new} <= self._streams
-            if known and all(job.plan is None and job.snapshot is None for job in jobs) and all(each.row.key is None for each in new):
+            if (
+                known
+                and all(job.plan is None and job.snapshot is None for job in jobs)
+                and all(each.row.key is None for each in new)
+            ):
                 with self._writer.pipeline():  # nothing is read: one round trip
                     super()._commit(jobs, chain)
             else:
@@ -256,7 +265,9 @@ class PostgresStore(Store):
         state = getattr(error, "sqlstate", None) or ""
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if state in ("55P03", "57014"):
-            return self.failed(f"another process held the lock for more than {self.timeout:g} s; try again", "lock-timeout")
+            return self.failed(
+                f"another process held the lock for more than {self.timeout:g} s; try again", "lock-timeout"
+            )
         if state.startswith("53"):
             code = "disk-full" if state == "53100" else "store-full"
             return self.failed(f"the server has no room left ({text}); acknowledged events are kept", code)
