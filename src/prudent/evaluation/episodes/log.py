@@ -17,7 +17,8 @@ import numpy as np
 
 from ..._support.checks import one_of, whole_number
 from ...data.columns import TableColumns, as_column, synonyms
-from ...data.feature_columns import feature_of, outcomes_of
+from ...data.feature_columns import feature_of
+from ...data.flow import outcomes_of
 from ...data.labels import Column, Labels, cell, is_missing
 from ...data.source import TableSource
 from ...data.state_map import StateMap
