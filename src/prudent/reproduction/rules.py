@@ -30,7 +30,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -38,7 +38,8 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from ..types import ArrayLike, BoolArray, FloatArray, IntArray
+from ..types import ArrayLike, BoolArray, FloatArray
+from .draws import Draw
 
 ERROR = 0.01
 """Largest probability with which a false claim is called reproduced, for one reading of the paper as written."""
@@ -63,8 +64,6 @@ at its edge; with the lowest replication counted twice in 1.6%, and no more ofte
 
 Samples: TypeAlias = Mapping[str, ArrayLike]
 """Samples [R] or [R, k] by quantity; rows are replications."""
-Draw: TypeAlias = Callable[[Sequence[str], IntArray, int], dict[str, FloatArray]]
-"""Function of quantities, n studies and a number R that returns R further replications [n, R] or [n, R, k] of each."""
 Region: TypeAlias = tuple[float, float]
 """What a claim says of a quantity: it lies strictly between two numbers."""
 
@@ -204,8 +203,8 @@ class Rule(ABC):
 
         Parameters
         ----------
-        draw : callable
-            Function that draws further replications of all studies.
+        draw : Draw
+            Draws further replications of all studies.
         names : sequence of str
             The quantities.
         studies : int
@@ -489,7 +488,7 @@ class IntervalRule(Rule):
         """See ``Rule``; the same comparison as ``Interval.side``."""
         if first < self.fewest:
             return np.zeros(studies, dtype=np.bool_)
-        found = self.ends(draw(names, np.arange(studies), first), error)
+        found = self.ends(draw.replications(names, np.arange(studies), first), error)
         lowest, highest = np.transpose(self.regions_of(found.names))
         return np.asarray(((found.lows > lowest) & (found.highs < highest)).all(axis=-1))
 
