@@ -29,7 +29,19 @@ from typing import Any
 
 from prudent._support.content import Content
 from prudent._support.output import write
-from prudent.reproduction import SCALES, STUDIES, Claim, choices, distributions, error_rates, judge, load, rules, run
+from prudent.reproduction import (
+    SCALES,
+    STUDIES,
+    Claim,
+    choices,
+    distributions,
+    draws,
+    error_rates,
+    judge,
+    load,
+    rules,
+    run,
+)
 from prudent.reproduction.claims import BEYOND, Statement, counts
 from prudent.reproduction.error_rates import FILE, ErrorRate, error_rate, record
 from prudent.reproduction.error_rates import STUDIES as SIMULATED
@@ -79,7 +91,7 @@ def _code() -> list[str]:
     """Return the source of the rules and of their simulation."""
     return [
         Path(str(module.__file__)).read_text(encoding="utf-8")
-        for module in (choices, distributions, error_rates, rules)
+        for module in (choices, distributions, draws, error_rates, rules)
     ]
 
 

@@ -100,7 +100,7 @@ def test_br_regret_with_states_and_bandits_step_by_step(tmp_path):
     assert (data.br_regret.values >= -1e-9).all()
     clicks = {"replications": 2, "horizon": 20, "environment": [{"kind": "logistic_bandit", "n_arms": 2, "dim": 1}]}
     data = sweep(clicks | {"agent": [{"kind": "thompson_sampling"}]}, tmp_path / "b", 1)
-    assert set(data.data_vars) == {"regret", "total_reward"}
+    assert set(data.data_vars) == {"regret", "total_reward", "regret_replications", "total_reward_replications"}
 
 
 def test_the_table_is_students(tmp_path):

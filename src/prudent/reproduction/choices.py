@@ -6,45 +6,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from ..types import ArrayLike, BoolArray, FloatArray, IntArray
-from .rules import ERROR, FEWEST, POWER, Draw, Finding, Interval, Rule, Samples, Verdict, size_of
-
-BLOCK = 2**20  # numbers of samples that are drawn at a time
-
-
-class Sums(NamedTuple):
-    """All that the comparisons of options need to know of samples [..., R, options].
-
-    Attributes
-    ----------
-    size : ndarray
-        Replications [...].
-    total : ndarray
-        Sums [..., options].
-    products : ndarray
-        Sums of products [..., options, options].
-    """
-
-    size: FloatArray
-    total: FloatArray
-    products: FloatArray
-
-    @classmethod
-    def of(cls, values: ArrayLike) -> Sums:
-        """Return the sums of samples."""
-        data = np.asarray(values, dtype=np.float64)
-        size = np.full(data.shape[:-2], float(data.shape[-2]))
-        return cls(size, data.sum(axis=-2), np.swapaxes(data, -1, -2) @ data)
-
-    def add(self, more: Sums, studies: IntArray) -> None:
-        """Add the sums of further replications of some studies, given by index."""
-        for own, other in zip(self, more, strict=True):
-            own[studies] += other
+from ..types import ArrayLike, BoolArray, FloatArray
+from .draws import Draw, Sums
+from .rules import ERROR, FEWEST, POWER, Finding, Interval, Rule, Samples, Verdict, size_of
 
 
 @dataclass(frozen=True)
@@ -197,10 +165,7 @@ class BestOptions(Rule):
     def reproduced(self, draw: Draw, names: Sequence[str], studies: int, first: int, error: float) -> BoolArray:
         """See ``Rule``; studies grow in the groups that are open, until they are decided or have had all looks."""
         level, options = self._level(len(names), error), len(self.options)
-        sums = {
-            name: Sums(np.zeros(studies), np.zeros((studies, options)), np.zeros((studies, options, options)))
-            for name in names
-        }
+        sums = {name: Sums.none(studies, options) for name in names}
         kept = np.ones((studies, len(names), options), dtype=np.bool_)
         open_, before = np.ones(kept.shape[:2], dtype=np.bool_), 0
         for multiple in self.multiples:
@@ -209,7 +174,8 @@ class BestOptions(Rule):
             ):  # studies with the same open groups grow together
                 which = np.flatnonzero((open_ == wanted).all(axis=1))
                 grown = list(itertools.compress(names, wanted.tolist()))
-                _grow({name: sums[name] for name in grown}, draw, which, multiple * first - before)
+                for name, more in draw.sums(grown, which, multiple * first - before).items():
+                    sums[name].add(more, which)
             before = multiple * first
             kept = self._all_kept(sums, level)
             open_ = self._open(kept)
@@ -246,18 +212,6 @@ def _sums(samples: Samples) -> dict[str, Sums]:
     """Return the sums of the samples of each group, around the mean of all of them."""
     arrays = {group: np.asarray(values, dtype=np.float64) for group, values in samples.items()}
     return {group: Sums.of(values - values.mean()) for group, values in arrays.items()}
-
-
-def _grow(sums: dict[str, Sums], draw: Draw, studies: IntArray, count: int) -> None:
-    """Add ``count`` replications to some studies, a block at a time."""
-    width = sum(each.total.shape[-1] for each in sums.values())
-    rows = max(1, min(count, BLOCK // width))
-    together = max(1, BLOCK // (width * rows))
-    for block in np.array_split(studies, -(-studies.size // together)):
-        for begin in range(0, count, rows):
-            drawn = draw(list(sums), block, min(rows, count - begin))
-            for name, values in drawn.items():
-                sums[name].add(Sums.of(values), block)
 
 
 def _centred(values: ArrayLike) -> FloatArray:

@@ -6,30 +6,26 @@ the real one from such a world, in two ways: whole replications of the measured 
 skewness, and from the normal law with its means and covariances. It is then judged by the rule, with as many looks as
 the real study takes. A rule keeps its promise if at most 1% of studies are reproduced in every world.
 
-Studies are simulated and judged many at a time (``Rule.reproduced``), in bounded memory. Studies that grow keep sums of
-products, not replications.
+Studies are simulated and judged many at a time (``Rule.reproduced``), in bounded memory. Of studies that grow only the
+sums that the rule needs are drawn (``draws``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from ..types import FloatArray, IntArray
+from .draws import BLOCK, Normal, Resampled
 from .rules import ERROR, Rule, Samples
 
 STUDIES = 2_000  # simulated studies in each world
-BLOCK = 2**20  # numbers that are drawn at a time
 FILE = "error_rates.json"  # what was measured, by claim; written by `python -m benchmarks.verdicts rates`
-
-World = Mapping[str, FloatArray]
-Way = Callable[[np.random.Generator, Sequence[str], IntArray, int], dict[str, FloatArray]]  # paired over quantities
 
 
 @dataclass(frozen=True)
@@ -100,10 +96,11 @@ def error_rate(
     for number, (name, world) in enumerate(rule.worlds(samples).items()):
         width = sum(values[:1].size for values in world.values())
         together = min(studies, max(1, BLOCK // (first * width)))
-        for kind, way in _ways(world, rule.smooth).items():
+        for kind, way in (("resampled", Resampled), ("normal", Normal)) if rule.smooth else (("resampled", Resampled),):
             generator = np.random.default_rng(np.random.SeedSequence(rng, spawn_key=(number, len(kind))))
+            draw = way(world, generator)
             reproduced = sum(
-                int(rule.reproduced(partial(way, generator), list(world), count, first, error).sum())
+                int(rule.reproduced(draw, list(world), count, first, error).sum())
                 for count in _split(studies, together)
             )
             shares[f"{name} ({kind})"] = reproduced / studies
@@ -118,43 +115,6 @@ def error_rate(
 def _split(studies: int, together: int) -> list[int]:
     """Return the sizes of groups of studies that are simulated together."""
     return [min(together, studies - begin) for begin in range(0, studies, together)]
-
-
-def _ways(world: World, smooth: bool) -> dict[str, Way]:
-    """Return the ways to draw replications of a world."""
-
-    def resampled(
-        rng: np.random.Generator, names: Sequence[str], studies: IntArray, count: int
-    ) -> dict[str, FloatArray]:
-        places = rng.random((studies.size, count))
-        rows = {size: (places * size).astype(np.int64) for size in {len(world[name]) for name in names}}
-        return {name: world[name][rows[len(world[name])]] for name in names}
-
-    return {"resampled": resampled, **({"normal": _normal(world)} if smooth else {})}
-
-
-def _normal(world: World) -> Way:
-    """Return a draw from the normal law with the mean and the covariance of all quantities together."""
-    flat = {name: values.reshape(len(values), -1) for name, values in world.items()}
-    means = {name: values.mean(axis=0) for name, values in flat.items()}
-    rows = min(map(len, flat.values()))
-
-    @cache
-    def factors(names: tuple[str, ...]) -> list[FloatArray]:
-        """Return the blocks of columns of a matrix whose square is the covariance."""
-        stacked = np.concatenate([flat[name][:rows] for name in names], axis=1)
-        factor = np.linalg.qr(stacked - stacked.mean(axis=0), mode="r") / np.sqrt(rows - 1.0)
-        return np.split(factor, np.cumsum([flat[name].shape[1] for name in names])[:-1], axis=1)
-
-    def draw(rng: np.random.Generator, names: Sequence[str], studies: IntArray, count: int) -> dict[str, FloatArray]:
-        blocks = factors(tuple(names))
-        noise = rng.standard_normal((studies.size * count, blocks[0].shape[0]))
-        return {
-            name: (means[name] + noise @ block).reshape(studies.size, count, *world[name].shape[1:])
-            for name, block in zip(names, blocks, strict=True)
-        }
-
-    return draw
 
 
 # -- what was measured -------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Scale:
     bandit_replications: int = 200
     horizon: int = 200_000
     lake_replications: int = 500
-    few_lakes: int = 100
+    few_lakes: int = 500
     episodes: int = 400
     lake_looks: int = 4
     long_replications: int = 100
