@@ -422,3 +422,20 @@ def test_a_process_that_ends_needs_no_discount(call, log, tmp_path):
     model, posterior = pr.from_log(log, 1.0, terminal=["well", "dead"])
     exact = pr.BayesianRiskMDP(model, posterior, 0.5).solve()
     np.testing.assert_allclose(table[table["alpha"] == 0.5]["value"], exact.value, atol=1e-8)
+
+
+def test_long_names_of_states_leave_room_for_what_to_do(tmp_path, call):
+    """A table on the screen shows actions and values whole, however long the names of states are."""
+    names = [
+        f"pressure between {i}0 and {i}9, falling, known lactate, ward in the north, hour {i}-{i + 1}" for i in range(3)
+    ]
+    rows = [(s, a, t, 1.5) for s in names for a in ("nothing at all", "low dose") for t in names for _ in range(3)]
+    log = tmp_path / "log.csv"
+    pandas.DataFrame(rows, columns=["state", "action", "next_state", "reward"]).to_csv(log, index=False)
+    code, out, err = call("solve", log, "--discount", "0.9", "--out", tmp_path / "out", "--draws", "20")
+    assert (code, err) == (0, "")
+    shown = out.split("where other levels differ:")[1].split("value: the")[0]
+    assert "\u2026" not in shown
+    assert shown.count("low dose") + shown.count("nothing at all") >= 3
+    assert all(len(line) <= 100 for line in shown.splitlines())
+    assert shown.count("15") >= 3  # the value, 1.5 / (1 - 0.9)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..models.uncertain import UncertainMDP
 
 SHOWN_STATES = 30  # states in the table on the screen
+LEAST_WIDTH = 20  # of columns that are folded
+PRINTED_WIDTH = 100  # where there is no terminal
 SHOWN_CHANGES = 5  # states in the table of what changes most
 
 
@@ -314,10 +316,16 @@ def _print_table(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> Non
     from rich.markup import escape
 
     right = ("value", "seen", "gain", "±", "may change", "adds", "better")
-    shown = table(*columns, right=right, overflow="ellipsis", no_wrap=True)
-    for row in rows:
-        shown.add_row(*(escape(visible(template.format(**row))) for template in columns.values()))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 80).print(shown)
+    cells = [[visible(template.format(**row)) for template in columns.values()] for row in rows]
+    shown = table(*columns, right=right, overflow="fold", no_wrap=True)
+    # what to do must be seen whole: names of states and lists of other actions make way for it, over several lines
+    for i, (name, column) in enumerate(zip(columns, shown.columns, strict=True)):
+        column.no_wrap = name not in ("state", "states", "today", "other levels")
+        widest = max((len(row[i]) for row in cells), default=0)
+        column.min_width = max(len(name), widest) if column.no_wrap else min(max(len(name), widest), LEAST_WIDTH)
+    for row in cells:
+        shown.add_row(*map(escape, row))
+    Console(highlight=False, width=None if sys.stdout.isatty() else PRINTED_WIDTH).print(shown)
 
 
 def _print_rows(model: UncertainMDP) -> None:

@@ -158,7 +158,8 @@ def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -
             fields = {"state": names[0][state], "action": names[1][action]}
             raise read.held.fault(int(read.row[i]), message, "outside-support", **fields)
     shown = np.flatnonzero(of_kept)
-    unseen = np.setdiff1d(possible, key)
+    place = np.minimum(np.searchsorted(key, possible), max(key.size - 1, 0))  # both are sorted
+    unseen = possible[key[place] != possible] if key.size else possible
     every = np.concatenate((key, unseen))
     order = np.argsort(every, kind="stable")
     which = np.concatenate((shown, np.full(unseen.size, -1)))[order]
@@ -191,7 +192,7 @@ def _named_support(support: str, read: LogRows, seen: Transitions, kept: BoolArr
     S, A = read.shape
     N = seen.arrivals.state.size
     if support == "action":
-        return np.unique(key)
+        return key[np.append(True, np.diff(key) > 0)] if key.size else key
     pairs = np.flatnonzero(kept)
     if support == "all":
         alive = kept.any(axis=1) | read.terminal | read.absorbing

@@ -170,7 +170,9 @@ def _why_level(record: Mapping[str, Any]) -> str:
     if len(record["levels"]) == 1:
         return "no other was asked for."
     if "state_choice" in record:
-        return "with the chosen states it does best on episodes that were held out, as far as these tell."
+        return (
+            "it was chosen with the states: of the levels that held-out episodes cannot tell apart, the most cautious."
+        )
     if _by_honest(record):
         values = record["check"]["recommended"]
         return (
