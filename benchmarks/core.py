@@ -394,7 +394,9 @@ def noisy_rows() -> list[Row]:
                 for v, c, sd, _, _ in cases
             ]
 
-        bound = max(found[3] / (case[2] * np.hypot(1.0, 1.0 / ratio)) for found, case in zip(ours(), cases, strict=True))
+        bound = max(
+            found[3] / (case[2] * np.hypot(1.0, 1.0 / ratio)) for found, case in zip(ours(), cases, strict=True)
+        )
         certain()
         times = median_times(ours, drawn, certain, repeats=5)
         note = f"{1e6 * times[0] / size:.0f} us a row, {1e6 * times[2] / size:.0f} without noise, error {bound:.0e} of the sd"
