@@ -12,8 +12,8 @@ first four are Gymnasium's classic control, stepped by Gymnasium itself; the oth
 - ``ward``: an infection in a hospital; what is seen are positive tests, how contagious it is differs and is hidden.
 
 ``simglucose`` has the equations and the thirty virtual patients of the package of that name (Xie, 2018; the UVa/Padova
-model of type 1 diabetes), which are stepped here for many patients at once. It is there if the package is: it asks for an
-old Gymnasium, which its equations do not need, hence ``pip install --no-deps simglucose``.
+model of type 1 diabetes), which are stepped here for many patients at once. It is there if the package is: it asks for
+an old Gymnasium, which its equations do not need, hence ``pip install --no-deps simglucose``.
 """
 
 from __future__ import annotations
@@ -357,7 +357,6 @@ class Ward(World):
         return x
 
     def step(self, actions: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-        n = self.carriers.size
         less = np.array([1.0, 0.55, 0.15])[actions]
         rate = self.spread * less * self.carriers * (1.0 - self.carriers / 150.0) + 0.15
         self.carriers = np.maximum(self.carriers + rng.poisson(rate) - rng.poisson(0.17 * self.carriers), 0.0)

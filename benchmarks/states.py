@@ -7,9 +7,9 @@ with the same random numbers. Reported for each world, over all logs and over th
 - how often the policy is better than that of the log, and by how much (in standard deviations of an episode);
 - promised minus true value, and honest minus true value, each divided by its own standard error.
 
-``--naive`` takes instead what a hasty analyst would do: the main column rounded to whole units, or twelve quantile bins of
-every column; every pair that was tried, and the posterior mean. Reported is how often the policy is worse than that of
-the log by more than two standard errors, and how often the check is serious then.
+``--naive`` takes instead what a hasty analyst would do: the main column rounded to whole units, or twelve quantile bins
+of every column; every pair that was tried, and the posterior mean. Reported is how often the policy is worse than that
+of the log by more than two standard errors, and how often the check is serious then.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def naive_states(design: str, world: Any, log: dict[str, Any]) -> Any:
 
 
 def judge_naive(task: tuple[str, str, int, int]) -> Hasty:
-    """Write a log and play the policy of a hasty design; return the gain, its standard error and the serious findings."""
+    """Write a log and play the policy of a hasty design; return its gain and the serious findings."""
     name, design, seed, episodes = task
     import prudent as pr
 
