@@ -420,7 +420,7 @@ def noisy_rows() -> list[Row]:
         )
         certain()
         times = median_times(ours, drawn, certain, repeats=5)
-        note = f"{1e6 * times[0] / size:.0f} us a row, {1e6 * times[2] / size:.0f} without noise, error {bound:.0e} of the sd"
+        note = f"{1e6 * times[0] / size:.0f} us a row, {1e6 * times[2] / size:.0f} without noise, error {bound:.0e}"
         met = times[1] >= 2.0 * times[0] and bound <= 1e-9
         title = f"CVaR with uncertain rewards, noise {ratio:g} of the spread: 5,000 draws"
         rows.append(Row(title, times[0], times[1], "ratio >= 2, error <= 1e-9", met, note))

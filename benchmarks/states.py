@@ -7,9 +7,9 @@ with the same random numbers. Reported for each world, over all logs and over th
 - how often the policy is better than that of the log, and by how much (in standard deviations of an episode);
 - promised minus true value, and honest minus true value, each divided by its own standard error.
 
-``--naive`` takes instead what a hasty analyst would do: twelve quantile bins of every column, every pair that was
-tried, and the posterior mean. Reported is how often the policy is worse than that of the log by more than two standard
-errors, and how often the check is serious then.
+``--naive`` takes instead what a hasty analyst would do: the main column rounded to whole units, or twelve quantile bins
+of every column; every pair that was tried, and the posterior mean. Reported is how often the policy is worse than that
+of the log by more than two standard errors, and how often the check is serious then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ import numpy as np
 LOGS = 30
 EPISODES = 200  # that judge a policy in the simulator
 NAIVE_BINS = 12  # of each column, for ``--naive``
+NAIVE = ("rounded", "bins")
 TARGET = 0.9  # share of logs without a serious finding in which the policy must be better
 
 
@@ -48,24 +49,55 @@ class Verdict(NamedTuple):
     seconds: float
 
 
-def judge_naive(task: tuple[str, int, int]) -> tuple[str, float, float, tuple[str, ...]]:
-    """Write a log and play the policy of fine bins; return the gain, its standard error and the serious findings."""
-    name, seed, episodes = task
+class Hasty(NamedTuple):
+    """What became of a hasty design in one log."""
+
+    world: str
+    design: str
+    seed: int
+    states: int
+    gain: float  # of the policy over that of the log, in the simulator
+    error: float  # its standard error
+    serious: tuple[str, ...]
+    seconds: float
+
+    @property
+    def harmful(self) -> bool:
+        """Whether the policy is worse than that of the log by more than two standard errors."""
+        return self.gain < -2.0 * self.error
+
+
+def naive_states(design: str, world: Any, log: dict[str, Any]) -> Any:
+    """Return the state map of a hasty analyst."""
+    import prudent as pr
+
+    if design == "bins":
+        return pr.StateMap(world.features, method="quantiles", bins=NAIVE_BINS, min_rows=1)
+    column, unit = world.unit
+    whole = np.unique(np.round(np.asarray(log[column]) / unit))
+    cuts = {column: (unit * (whole[1:] - 0.5)).tolist()}
+    return pr.StateMap((column,), method="cuts", cuts=cuts, min_rows=1)
+
+
+def judge_naive(task: tuple[str, str, int, int]) -> Hasty:
+    """Write a log and play the policy of a hasty design; return its gain and the serious findings."""
+    name, design, seed, episodes = task
     import prudent as pr
 
     from . import _worlds
 
+    began = time.process_time()
     world = _worlds.WORLDS[name]()
     _, log = _worlds.play(world, world.logging, world.episodes, np.random.default_rng([seed, 0]))
-    states = pr.StateMap(world.features, method="quantiles", bins=NAIVE_BINS, min_rows=1)
-    how = {"states": states, "min_count": 1, "truncated": "drop"}
+    how = {"states": naive_states(design, world, log), "min_count": 1, "truncated": "drop"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model, posterior = pr.from_log(log, world.discount, **how)
         solution = pr.BayesianRiskMDP(model, posterior, 0.0).solve(threads=1)
         report = pr.check(log, world.discount, alphas=[0.0], threads=1, **how)
     gain, error = played(world, model.summary.state_map, solution, seed, episodes)[:2]
-    return name, gain, error, tuple(dict.fromkeys(each.code for each in report.serious))
+    found = tuple(dict.fromkeys(each.code for each in report.serious))
+    return Hasty(name, design, seed, model.n_states, gain, error, found, time.process_time() - began)
 
 
 def played(world: Any, states: Any, solution: Any, seed: int, episodes: int) -> tuple[float, float, Any, Any]:
@@ -141,7 +173,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--worlds", help="some of them, with commas between")
     parser.add_argument("--first", type=int, default=0, help="seed of the first log")
     parser.add_argument(
-        "--naive", action="store_true", help="fine bins of every column, and what the check says of them"
+        "--naive", action="store_true", help="rounded columns and fine bins, and what the check says of them"
     )
     asked = parser.parse_args(arguments)
     from . import _worlds
@@ -149,7 +181,8 @@ def main(arguments: list[str]) -> int:
     names = asked.worlds.split(",") if asked.worlds else list(_worlds.WORLDS)
     tasks = [(name, asked.first + i, asked.episodes) for i in range(asked.logs) for name in names]
     if asked.naive:
-        return _naive(list(_run(judge_naive, tasks, asked.workers)))
+        hasty = [(name, design, seed, episodes) for name, seed, episodes in tasks for design in NAIVE]
+        return _naive(_run(judge_naive, hasty, asked.workers))
     verdicts: list[Verdict] = []
     for verdict in _run(judge, tasks, asked.workers):
         verdicts.append(verdict)
@@ -170,18 +203,32 @@ def _run(judged: Callable[[Any], Any], tasks: list[Any], workers: int) -> Iterat
         yield from pool.map(judged, tasks)
 
 
-def _naive(found: list[tuple[str, float, float, tuple[str, ...]]]) -> int:
+def _naive(verdicts: Iterable[Hasty]) -> int:
     """Print what became of hasty policies; return 1 if the check misses too many harmful ones."""
-    harmful = caught = 0
-    for name in dict.fromkeys(each[0] for each in found):
-        mine = [each for each in found if each[0] == name]
-        bad = [serious for _, gain, error, serious in mine if gain < -2.0 * error]
-        said = sum(bool(serious) for serious in bad)
-        harmful, caught = harmful + len(bad), caught + said
-        quiet = sum(not serious for _, _, _, serious in mine)
-        print(f"{name:12} harmful in {len(bad)} of {len(mine)} logs, serious in {said} of these; {quiet} logs without")
-    print(f"all worlds: the check is serious in {caught} of {harmful} logs where fine bins do harm")
-    return int(caught < 0.95 * harmful)
+    found = []
+    for v in verdicts:
+        found.append(v)
+        mark = "HARMFUL" if v.harmful else "better " if v.gain > 2.0 * v.error else "       "
+        print(
+            f"{v.world:12} log {v.seed:3} {v.design:8} {v.states:5} states  {mark} {v.gain:8.2f} ± {v.error:.2f}  "
+            f"{v.seconds:5.1f} s  {', '.join(v.serious)}",
+            flush=True,
+        )
+    print()
+    for world, design in dict.fromkeys((v.world, v.design) for v in found):
+        mine = [v for v in found if (v.world, v.design) == (world, design)]
+        bad = [bool(v.serious) for v in mine if v.harmful]
+        quiet = sum(not v.serious for v in mine)
+        print(
+            f"{world:12} {design:8} harmful in {len(bad)} of {len(mine)} logs, serious in {sum(bad)} of these; "
+            f"{quiet} logs without a serious finding"
+        )
+    bad = [bool(v.serious) for v in found if v.harmful]
+    worlds = len({v.world for v in found if v.harmful})
+    print(
+        f"all: the check is serious in {sum(bad)} of {len(bad)} logs of {worlds} worlds where a hasty design does harm"
+    )
+    return int(sum(bad) < 0.95 * len(bad))
 
 
 def _line(v: Verdict) -> str:

@@ -1,16 +1,16 @@
 """A Dirichlet mean plus normal noise, Z = X + sd N, by a series with a rigorous bound on its error.
 
-Let m be the mean of X, t >= 0, s^2 = sd^2 + t^2, u = (x - m)/s, and b_j = t^j E[He_j((X - m)/t)] / (s^j sqrt(j!)), which
-for t = 0 is E[(X - m)^j] / (s^j sqrt(j!)). With Hermite polynomials h_j = He_j / sqrt(j!) and the normal density n and
-distribution function N, the expansion of E[(x - X - sd N)+] in Hermite polynomials of X - m is
+Let m be the mean of X, t >= 0, s^2 = sd^2 + t^2, u = (x - m)/s, and b_j = t^j E[He_j((X - m)/t)] / (s^j sqrt(j!)),
+which for t = 0 is E[(X - m)^j] / (s^j sqrt(j!)). With Hermite polynomials h_j = He_j / sqrt(j!) and the normal density
+n and distribution function N, the expansion of E[(x - X - sd N)+] in Hermite polynomials of X - m is
 
     G_Z(x)/s = u N(u) + n(u) + n(u) sum_{j >= 2} b_j h_{j-2}(u) / sqrt(j (j - 1))
     F_Z(x)   = N(u) - n(u) sum_{j >= 1} b_j h_{j-1}(u) / sqrt(j)
     s f_Z(x) = n(u) sum_{j >= 0} b_j h_j(u).
 
 **Its error.** By Cramer's inequality n |h_j| <= 0.4335 everywhere. So for t = 0, Taylor's series, what is left out of
-G_Z/s from an even J on is at most 0.4335 b_J / sqrt(J (J - 1)): moments of even order are not negative. For t > 0 the same
-inequality bounds |b_j| by 1.0865 C (t/s)^j, C = E[exp((X - m)^2 / (4 t^2))]. A Dirichlet mean is sub-Gaussian with
+G_Z/s from an even J on is at most 0.4335 b_J / sqrt(J (J - 1)): moments of even order are not negative. For t > 0 the
+same inequality bounds |b_j| by 1.0865 C (t/s)^j, C = E[exp((X - m)^2 / (4 t^2))]. A Dirichlet mean is sub-Gaussian with
 variance v = range^2 / (4 (n + 1)) (Marchal and Arbel, 2017), so C <= (1 - v / (2 t^2))^(-1/2); here t^2 = 0.55 v.
 
 **The moments.** For w ~ Dirichlet(psi), total n, and d_k = v_k - m, prod_k (1 - z d_k)^(-psi_k) generates
@@ -59,7 +59,7 @@ def _plan(noise, enough, row):
     goal = math.log(enough / noise.sd)
     taylor = goal / math.log(noise.own / noise.sd) if noise.own < noise.sd else np.inf
     J = 4.0
-    while J < taylor and J <= MOST_TERMS and J * math.log(largest) - 0.5 * math.lgamma(J + 1.0) > goal:
+    while taylor > J and J <= MOST_TERMS and J * math.log(largest) - 0.5 * math.lgamma(J + 1.0) > goal:
         J += 4.0
     taylor = min(taylor, J) if J <= MOST_TERMS else taylor
     square = BASE * 0.25 / (row.total + 1.0)

@@ -84,7 +84,7 @@ class Rule(NamedTuple):
 
     series: Series  # without terms: by nodes
     center: float
-    count: int  # nodes
+    used: int  # nodes
     panels: int
     control: bool  # a normal was subtracted at the nodes
     top: float  # end of the panels, above which G is linear
@@ -157,7 +157,7 @@ def _reach(x, tail, noise, row):
 
 @kernel
 def _sum(x, noise, rule):
-    """Return G_Z, F_Z and its density at x, and an error of G_Z: of the nodes and of what they miss the identities by."""
+    """Return G_Z, F_Z and its density at x, and an error of G_Z: of the nodes, and what they miss identities by."""
     if rule.series.terms > 0:
         G, F, f = sums_of_series(x, noise.mean, rule.series)
         return G, F, f, rule.series.error
@@ -173,7 +173,7 @@ def _sum(x, noise, rule):
         G, F, f = (x - noise.mean) * below + sd * density, below, density / sd
     error = rule.lost
     for i in range(rule.panels):
-        last = nodes.panel[i + 1] if i + 1 < rule.panels else rule.count
+        last = nodes.panel[i + 1] if i + 1 < rule.panels else rule.used
         part, miss = _sum_panel(x - rule.center, i, last, noise, nodes)
         G, F, f, error = G + part[0], F + part[1], f + part[2], error + part[3] + miss
     return G, F, f, error
@@ -409,7 +409,7 @@ def _fill_means(x, noise, rule, row):
         below, nodes = normal_cdf(u), rule.nodes
         for k in range(row.n):
             row.Q[k] = row.psi[k] / row.total * below
-        for j in range(rule.count):
+        for j in range(rule.used):
             weight = nodes.weight[j] * normal_pdf((x - rule.center - nodes.y[j]) / noise.sd) / noise.sd
             for k in range(row.n):
                 row.Q[k] += weight * nodes.Q[j, k]
