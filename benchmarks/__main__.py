@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--small", action="store_true", help="gpu: without the largest problems")
     parser.add_argument("--workers", type=int, default=1, help="coverage: number of processes")
     parser.add_argument("--logs", type=int, default=2000, help="coverage: logs simulated in each setting")
+    parser.add_argument("--keep", type=Path, help="coverage: folder of finished chunks, from which a run goes on")
     if arguments[:1] == ["states"]:  # a study with options of its own
         os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"
         from benchmarks import states
@@ -48,7 +49,7 @@ def main(arguments: list[str]) -> int:
     from benchmarks import _page, _run, _table, coverage
 
     if asked.names == ["coverage"]:
-        return coverage.main(asked.workers, asked.logs, asked.page)
+        return coverage.main(asked.workers, asked.logs, asked.page, asked.keep)
     table = asked.table or _table.COMMITTED
     if asked.list:
         print(_run.listing())

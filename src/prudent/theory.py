@@ -447,7 +447,7 @@ def optimistic_vi_regret_bound(
     states, actions = whole_number(S, "S"), whole_number(A, "A")
     level, gamma = risk_level(alpha, cautious=True), discount_factor(discount)
     chance = 1.0 / steps if delta is None else open_probability(delta, "delta")
-    evidence = np.log(4.0 * (3.0 - 2.0 * level) * states**2 * actions * steps / ((1.0 - level) * chance))
+    evidence = np.log(4.0 * (3.0 - 2.0 * level) * states**2 * actions * steps / (1.0 - level)) - np.log(chance)
     visits = np.minimum(states * np.sqrt(steps + 1.0), np.sqrt(states * (steps + 1.0) * np.log(steps + 1.0)))
     bound = 6.0 * np.sqrt(0.5 * states**2 * evidence) * visits
     bound += 2.0 * states + 2.0 + 2.0 * np.sqrt(2.0 * steps * np.log(2.0 / chance))

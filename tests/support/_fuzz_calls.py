@@ -38,7 +38,7 @@ def between(low: Any, high: Any, found: Any) -> str:
     value, low, high = _array(found), _array(low), _array(high)
     if not np.isfinite(value).all():
         return "not finite"
-    slack = SLACK * np.maximum(np.abs(low), np.abs(high))
+    slack = SLACK * np.maximum(np.abs(low), np.abs(high)) + 1e-300  # few digits are left of the smallest numbers
     return "" if ((value >= low - slack) & (value <= high + slack)).all() else f"not in [{low}, {high}]"
 
 
@@ -438,7 +438,8 @@ def _dataset(given: dict[str, Any], found: Any) -> str:
 
 
 def _profile(given: dict[str, Any], found: Any) -> str:
-    table = found.to_pandas().select_dtypes("number").drop(columns="cvar_se", errors="ignore")
+    unknown = ["cvar_se"] + (["mean_se", "sd"] if given.get("draws") == 1 else [])  # of few draws
+    table = found.to_pandas().select_dtypes("number").drop(columns=unknown, errors="ignore")
     return "" if np.isfinite(table.to_numpy()).all() else f"not finite: {table.to_dict()}"
 
 

@@ -148,6 +148,9 @@ class SharedLinearBandit(Bandit):
         self._set_features(dim, features, intercept, ("offset",) * own)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         precision = positive(offset_precision, "offset_precision")
+        if not 1e-60 <= precision <= 1e60:
+            message = f"offset_precision is {precision}, expected a number from 1e-60 to 1e+60"
+            raise ParameterError(message, code="value-range", argument="offset_precision", value=precision)
         size = self._dim + self._intercept
         require_memory(32.0 * size**2, "dim", self._dim)
         prior = None if prior_precision is None else item_prior(prior_precision, self._dim, self._intercept)

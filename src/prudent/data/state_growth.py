@@ -447,7 +447,8 @@ def _clusters(columns: list[dict[str, Any]], cells: list[FloatArray], n_states: 
         elif column["kind"] == "cyclic":
             terms += [["cos", i, 1.0], ["sin", i, 1.0]]
         else:
-            spread = float(np.nanstd(values)) or 1.0
+            size = float(np.nanmax(np.abs(values))) or 1.0  # squares of large numbers overflow
+            spread = size * float(np.nanstd(values / size)) or 1.0
             terms.append(["value", i, float(np.nanmean(values)), spread])
         if column["missing"]:
             terms.append(["missing", i])

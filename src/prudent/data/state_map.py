@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import one_of, positive, whole_number
+from .._support.checks import one_of, positive, require_scale, whole_number
 from ..errors import DataError, ParameterError, StateFileError
 from ..types import BoolArray, FloatArray, IntArray, TableLike
 from .columns import TableColumns
@@ -208,6 +208,8 @@ class StateMap:
             The fitted map.
         """
         columns = [self._column(name, sample.features[name]) for name in self.features]
+        if sample.reward is not None:
+            require_scale(sample.reward[np.isfinite(sample.reward)], "states from a log")
         grown = grow(
             self.method, columns, self._codes_of(sample, columns), sample,
             n_states=self.n_states, bins=dict(self.bins) if isinstance(self.bins, tuple) else self.bins,

@@ -316,7 +316,7 @@ class TabularModel:
                 chances[self.state_labels.index(name, "start")] = checks.finite_array(
                     chance, f"start[{name!r}]", ndim=0, error=ParameterError
                 )
-        elif self.state_labels.find(start) >= 0 or np.ndim(start) == 0:  # type: ignore[arg-type]
+        elif self.state_labels.find(start) >= 0 or not (isinstance(start, (list, tuple)) or np.ndim(start)):  # type: ignore[arg-type]
             chances[self.state_labels.index(start, "start")] = 1.0
         else:
             chances = checks.non_negative_array(start, "start", ndim=1, error=ParameterError).copy()

@@ -254,6 +254,8 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 def _dirichlet(counts: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Return one draw for each row of counts [N, K]."""
+    # counts so small that their inverse overflows: one outcome has everything, as with slightly larger ones
+    counts = counts * np.maximum(1.0, 1e-200 / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300))
     # log of a gamma variate below one: that of count + 1 plus log(U) / count, which does not underflow
     safe = np.where(counts > 0.0, counts, 1.0)
     log = np.log(rng.standard_gamma(safe + 1.0)) + np.log(rng.random(counts.shape)) / safe

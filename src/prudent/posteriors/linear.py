@@ -282,7 +282,7 @@ class LinearGaussianPosterior(Posterior):
         with np.errstate(all="ignore"):
             mean = points @ self.mean()
             sd = self.noise_sd * np.sqrt(((points @ self._solution()[0].T) ** 2).sum(axis=-1))
-        if not np.isfinite(mean + sd).all():
+        if not (np.isfinite(mean).all() and np.isfinite(sd).all()):
             text = "contexts has numbers that are too large: s'theta or its variance overflows; scale the features"
             raise DataError(text, code="too-large", argument="contexts")
         return mean, sd

@@ -208,6 +208,8 @@ class EntropicRisk(CertaintyEquivalent):
 
     def of_dirichlet(self, values: FloatArray, counts: FloatArray) -> EquivalentRows:  # noqa: D102
         value, means, error = np.empty(values.shape[0]), np.empty(values.shape), np.empty(values.shape[0])
+        total = counts.sum(axis=1, keepdims=True)
+        counts = np.where(total < 1e-290, counts * 2.0**300, counts)  # the law is the same, and inverses are finite
         entropic_rows(values, counts, self.beta, value, means, error)
         return EquivalentRows(value, means, error)
 
@@ -257,6 +259,9 @@ class Expectile(CertaintyEquivalent):
         return value, weights / weights.sum(axis=0)
 
     def of_draws(self, draws: FloatArray) -> FloatArray:  # noqa: D102
+        size = float(np.abs(draws).max(initial=0.0))
+        if size > 1e150:  # sums of larger numbers may overflow
+            return size * self._weights(draws / size)[0]
         return self._weights(draws)[0]
 
     def gradient(self, draws: ArrayLike) -> FloatArray:  # noqa: D102
