@@ -36,6 +36,8 @@ def main(arguments: list[str]) -> int:
 
         return states.main(arguments[1:])
     if arguments[:1] == ["off_policy_episodes"]:
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+            os.environ[name] = "1"
         from benchmarks import off_policy_episodes
 
         return off_policy_episodes.main(arguments[1:])

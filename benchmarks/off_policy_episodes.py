@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -315,8 +314,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", nargs="+", default=list(WORLDS), help="some of the worlds")
     parser.add_argument("--markov", action="store_true", help="say that states are Markov")
     asked = parser.parse_args(arguments)
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = "1"
     numbers = [number for number, (name, _) in enumerate(SETTINGS) if name in asked.only]
     units = [
         (number, chunk, min(CHUNK, asked.logs - chunk * CHUNK), asked.markov, asked.folder)

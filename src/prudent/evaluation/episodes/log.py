@@ -18,7 +18,7 @@ import numpy as np
 from ..._support.checks import one_of, whole_number
 from ...data.columns import TableColumns, as_column, synonyms
 from ...data.feature_columns import feature_of
-from ...data.flow import outcomes_of
+from ...data.flow import Episodes, Passage, outcomes_of
 from ...data.labels import Column, Labels, cell, is_missing
 from ...data.source import TableSource
 from ...data.state_map import StateMap
@@ -185,9 +185,8 @@ def read_episodes(
     if not held.size:
         raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
     held.refuse(held.counts() != 1.0, "count", "1: an episode is a row for each step", "value-range")
-    labels = Labels.of("episode", None, held["episode"], error=DataError)
-    code = held.indices("episode", labels)
-    order = _in_time(held, code)
+    lives = _in_time(held)
+    labels, code, order = lives.labels, lives.code, lives.order
     idle = is_missing(held["action"])
     reward = held.numbers("reward", where=~idle)
     held.refuse(abs(np.where(idle, 0.0, reward)) > LARGEST, "reward", f"at most {LARGEST:g}", "value-range")
@@ -266,31 +265,21 @@ def _columns(source: TableSource, episode: str | None, columns: Mapping[str, Any
     return source.read(("episode", "action", "reward"), named=(*ROLES, "propensity"), columns=given)
 
 
-def _in_time(held: TableColumns, code: IntArray) -> IntArray:
-    """Return the rows by episode and step; steps must be even, because a missing row has a missing decision."""
-    if "step" not in held:
-        return np.argsort(code, kind="stable")
-    step = held.numbers("step")
-    order = np.lexsort((step, code))
-    same = code[order[1:]] == code[order[:-1]]
-    apart = (step[order[1:]] - step[order[:-1]])[same]
-    second = order[1:][same]
-    if (apart == 0.0).any():
-        row = int(second[np.argmax(apart == 0.0)])
-        message = f"step is {step[row]:g}, which episode {cell(held['episode'], row)!r} has already"
-        raise held.fault(row, message, "duplicate-row", column="step", value=float(step[row]))
-    if apart.size:
-        unit = float(np.median(apart))
-        uneven = abs(apart - unit) > 1e-6 * unit
-        if uneven.any():
-            row = int(second[np.argmax(uneven)])
-            message = (
-                f"step is {step[row]:g}, {apart[np.argmax(uneven)]:g} after the row before it in episode "
-                f"{cell(held['episode'], row)!r} and elsewhere {unit:g}: a decision is missing; add the row, leave out "
-                "the episode, or give columns={'step': None} if rows follow each other as they are"
-            )
-            raise held.fault(row, message, "gap", column="step", value=float(apart[np.argmax(uneven)]), expected=unit)
-    return order
+def _in_time(held: TableColumns) -> Episodes:
+    """Return the episodes of the rows; steps must be even, because a missing row has a missing decision."""
+    lives = Episodes.of(held, strict=True)
+    assert lives is not None
+    passage = Passage.of(lives.step, lives.follower)
+    if passage.uneven.any():
+        row = int(lives.order[np.argmax(passage.uneven[lives.order])])
+        apart = float(passage.units[row] * passage.unit)
+        message = (
+            f"the next row of episode {cell(held['episode'], row)!r} is {apart:g} later in step, and elsewhere "
+            f"{passage.unit:g}: a decision is missing; add the row, leave out the episode, or give "
+            "columns={'step': None} if rows follow each other as they are"
+        )
+        raise held.fault(row, message, "gap", column="step", value=apart, expected=passage.unit)
+    return lives
 
 
 def _ended(

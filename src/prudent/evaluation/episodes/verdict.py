@@ -10,7 +10,9 @@ An estimate answers if nothing of the following is found.
   do not answer, nothing in the log speaks for the states (``unchecked``), unless the caller says that they are Markov.
 
 The recommended estimate is the first that answers of wdr, dr, wpdis, fqe, mis. The limits are those at which intervals
-still cover in simulation: ``python -m benchmarks off_policy_episodes``.
+still cover in simulation: ``python -m benchmarks off_policy_episodes``. They are about weights rather than about the
+influence of episodes: a log that happens to lack the one episode with a large influence would pass such a test, and be
+wrong.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ from .weights import effective
 
 FEWEST = 20  # episodes
 SMALLEST = 50.0  # effective number of episodes or rows
-SHARE = 0.02  # effective number, relative to that of the log
+SHARE = 0.15  # effective number, relative to that of the log,
+ENOUGH = 1000.0  # below this one
 LARGEST = 0.1  # share of one episode in all weight
-DOMINANT = 0.2  # share of one episode in the variance
+DOMINANT = 0.5  # share of one episode in the variance
 UNCOVERED = 0.01  # share of the target's choices that the log never made
 STRAY = 5.0  # standard errors of the mean weight
 APART = 3.0  # standard errors between an estimate by states and one by weights
+EARNED = 0.9  # share of the rewards that decides which step counts
 PREFERRED = ("wdr", "dr", "wpdis", "fqe", "mis")
 
 
@@ -73,7 +77,7 @@ def overlap(facts: Facts, what: str) -> Reason | None:
     if facts.uncovered > UNCOVERED:
         share = f"{facts.uncovered:.1%} of what the policy does was never done in the log"
         return Reason("uncovered", share)
-    if facts.ess < max(SMALLEST, SHARE * facts.size):
+    if facts.ess < max(SMALLEST, min(SHARE * facts.size, ENOUGH)):
         return Reason("ess", f"the {facts.size:,} {what} count like {facts.ess:.3g}")
     if facts.largest > LARGEST:
         return Reason("dominant-weight", f"a single one of the {what} has {facts.largest:.0%} of all weight")
@@ -113,20 +117,17 @@ UNCHECKED = Reason("unchecked", "weights do not answer, so nothing shows that st
 
 
 def per_decision_ess(weights: FloatArray, rewards: FloatArray, alive: FloatArray) -> float:
-    """Return the effective number of episodes of a sum over steps: 1 / sum_t c_t / ess_t.
+    """Return the effective number of episodes at the step up to which nine tenths of the rewards are earned.
 
-    ``rewards`` [n, H] are discounted and ``alive`` [n, H] says which exist. The share c_t of a step is that of its
-    rewards in the sum of absolute differences to the mean reward.
+    ``rewards`` [n, H] are discounted and ``alive`` [n, H] says which exist. What a step counts is the sum of the
+    absolute differences of its rewards to the mean reward.
     """
-    total = alive.sum()
-    centre = rewards.sum() / total
+    centre = rewards.sum() / alive.sum()
     spread = (abs(rewards - centre) * alive).sum(axis=0)
     if not spread.sum() > 1e-12 * abs(rewards).sum():
         spread = alive.sum(axis=0)
-    share = spread / spread.sum()
-    counts = np.array([effective(column) for column in weights.T])
-    used = share > 0.0
-    return 0.0 if (counts[used] <= 0.0).any() else float(1.0 / (share[used] / counts[used]).sum())
+    step = int(np.searchsorted(np.cumsum(spread), EARNED * spread.sum()))
+    return effective(weights[:, min(step, weights.shape[1] - 1)])
 
 
 def recommended(reasons: Mapping[str, Reason | None]) -> str | None:
