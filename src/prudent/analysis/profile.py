@@ -39,6 +39,7 @@ from ..errors import CautionWarning, ParameterError
 from ..estimation.honest import HonestValues
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
+from ..planning.drawn_policies import Belief
 from ..planning.model_draws import Layout, visits
 from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.solution import Solution
@@ -49,7 +50,7 @@ from ..posteriors.scalar import BetaPosterior
 from ..risk import CVaR
 from ..types import ArrayLike, BoolArray, FloatArray, PairsLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .posterior_returns import TODAY, posterior_returns
-from .reading import Belief, problem_of, read_belief
+from .reading import problem_of, read_belief
 from .return_distribution import QUANTILES, TAIL_ALPHA, cvar_terms
 from .today import SAME, Today, contributions, mean_policy
 
