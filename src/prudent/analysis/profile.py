@@ -40,11 +40,11 @@ from ..estimation.honest import HonestValues
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..planning.drawn_policies import Belief
+from ..planning.ends import find_over
 from ..planning.model_draws import Layout, visits
 from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.solution import Solution
 from ..planning.stay_close import read_baseline
-from ..planning.undiscounted import find_over
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior
 from ..risk import CVaR

@@ -14,6 +14,7 @@ from .explain import Explanation
 from .objectives import Entropic, EVaR, Objective
 from .options import SolverOptions
 from .problem import BayesianRiskMDP
+from .simplify import Rule, RuleList, Simplified
 from .solution import Solution
 from .solve import evaluate, solve
 from .stay_close import log_policy
@@ -28,6 +29,9 @@ __all__ = [
     "Objective",
     "OutcomeView",
     "PlanningProblem",
+    "Rule",
+    "RuleList",
+    "Simplified",
     "Solution",
     "SolverOptions",
     "evaluate",

@@ -43,10 +43,10 @@ from ..models.mdp import MDP
 from ..types import FloatArray, IntArray, PolicyLike, RngLike
 from .base import PlanningProblem
 from .components import Components, end_components
+from .ends import taken_pairs
 from .execute.executor import Executor
 from .fixed_point import Guess
 from .gain_iteration import NEAR_ONE, gain_by_stages, size_of
-from .horizon import taken_pairs
 from .known_problem import KnownProblem
 from .long_run import Bias, Known, bias_of, stationary_law
 from .newton import DIGITS, Iteration

@@ -21,9 +21,8 @@ from ..models.entries import END, Outcomes
 from ..models.uncertain import UncertainMDP
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import BoolArray, FloatArray, IntArray
-from .horizon import steps_worth
+from .ends import find_over, steps_worth
 from .model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns, plan_returns
-from .undiscounted import find_over
 
 RELATIVE_ERROR = 1e-10  # of a return, relative to the largest value
 DRAWS_PER_STREAM = 16  # draws that share a random stream

@@ -21,7 +21,7 @@ from .._support.output import write, write_table
 from ..data.labels import is_numbered
 from ..errors import ParameterError
 from ..models.base import plural
-from ..types import BoolArray, FloatArray, IntArray, PathLike
+from ..types import BoolArray, FloatArray, IntArray, PathLike, RngLike, StartLike
 from .acting import act, names_of
 from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..display.figures.base import Figure as Panels
+    from .simplify import Simplified
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -569,6 +570,59 @@ class Solution:
         if self.allowed is not None:
             kept = {self.actions[a]: float(policy[s, a]) for a in np.flatnonzero(policy[s]) if a != chosen}
         return replace(problem.explain_state(ahead, s, chosen, q), probability=probability, kept=kept)
+
+    def simplify(
+        self,
+        max_rules: int = 4,
+        columns: Any = None,
+        *,
+        start: StartLike = None,
+        draws: int = 500,
+        rng: RngLike = 0,
+    ) -> Simplified:
+        """Return short lists of rules that lose least of the return of this policy, as sentences.
+
+        Parameters
+        ----------
+        max_rules : int, default=4
+            Maximum number of rules, the last one ("otherwise") included; at most 12.
+        columns : list of str, mapping or DataFrame, optional
+            What rules may speak of: some of the columns of the state map, or ``{name: values}`` with a value for each
+            state (a sequence, or a mapping from states). By default all columns of the state map, or the names of
+            states: numbers, or the parts of tuples.
+        start : hashable, mapping or array_like of shape (S,), optional
+            Where the process begins, as for ``prudent.posterior_returns``.
+        draws : int, default=500
+            Number of posterior draws of the losses.
+        rng : int or numpy.random.Generator, default=0
+            Seed or generator of these.
+
+        Returns
+        -------
+        Simplified
+            The best list found of each number of rules, with what it loses. It prints as sentences.
+
+        Raises
+        ------
+        ParameterError
+            If an argument is invalid, or the solution has a time axis, is for an average reward or has no problem.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from prudent import MDP, solve
+        >>> up, down = np.eye(6)[[1, 2, 3, 4, 5, 5]], np.eye(6)[[0, 0, 1, 2, 3, 4]]
+        >>> reward, names = [[0, 1]] * 3 + [[1, 0]] * 3, {"actions_first": True, "actions": ["up", "down"]}
+        >>> solve(MDP([up, down], reward, discount=0.5, **names)).simplify(max_rules=3).sentences()
+        ['If state is below 3: down.', 'Otherwise: up.']
+        """
+        self._require_no_time("simplify")
+        if self.bias is not None:
+            message = "simplify is for returns; solve with a discount instead of objective='average'"
+            raise ParameterError(message, code="average-reward", method="simplify")
+        from .simplify import simplify_policy
+
+        return simplify_policy(self._problem, self.chosen, max_rules, columns, start, draws, rng)
 
     # -- parts ---------------------------------------------------------------------------------------------
 
