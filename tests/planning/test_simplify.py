@@ -28,7 +28,11 @@ def test_short_lists_are_the_best_of_all(rng):
         best = max(value_of(mdp, np.full(6, a)) for a in range(2))
         assert found.lists[0].value == pytest.approx(best, abs=1e-9)
         spans = [(i, j) for i in range(6) for j in range(i + 1, 7)]
-        lists = [np.where((np.arange(6) >= i) & (np.arange(6) < j), a, b) for i, j in spans for a, b in product(range(2), repeat=2)]
+        lists = [
+            np.where((np.arange(6) >= i) & (np.arange(6) < j), a, b)
+            for i, j in spans
+            for a, b in product(range(2), repeat=2)
+        ]
         best = max(value_of(mdp, policy) for policy in lists)
         assert found.best.value == pytest.approx(best, abs=1e-9)
         assert found.best.exact
@@ -48,7 +52,9 @@ def test_a_longer_list_never_loses_more_and_the_words_say_what_it_does(rng):
         for state in range(20):
             for rule in each.rules:
                 text = "True" if rule.condition is None else rule.condition
-                text = text.replace("state is below", "state <").replace("or more", "").replace("state is ", "state >= ")
+                text = (
+                    text.replace("state is below", "state <").replace("or more", "").replace("state is ", "state >= ")
+                )
                 if eval(text, {"state": state}):
                     followed.append(rule.action)
                     break

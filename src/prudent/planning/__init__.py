@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..display.explanation import ActionView, OutcomeView
 from .acting import policy_code
-from .base import PlanningProblem
+from .base import Constraint, PlanningProblem
 from .cluster import ClusterModel
 from .explain import Explanation
 from .objectives import Entropic, EVaR, Objective
@@ -23,6 +23,7 @@ __all__ = [
     "ActionView",
     "BayesianRiskMDP",
     "ClusterModel",
+    "Constraint",
     "EVaR",
     "Entropic",
     "Explanation",

@@ -18,15 +18,14 @@ import numpy.typing as npt
 
 from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write, write_table
-from ..data.labels import is_numbered
 from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike, RngLike, StartLike
 from .acting import act, names_of
-from .base import DeferredQ, PlanningProblem, RunnersUp
+from .base import Constraint, DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
-from .solution_tables import dataset_of, record_of, table_of
+from .solution_tables import dataset_of, panels_of, record_of, table_of
 from .stay_close import Allowed
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ class Solution:
         Probabilities of the first state, with an objective.
     allowed : Allowed, optional
         What a baseline allows, if the policy was to stay close to one.
+    constraint : Constraint, optional
+        The bound on a cost, if one was given, with its multiplier.
     bias : ndarray of shape (S,), optional
         For an average reward, what beginning in each state is worth beyond the gain of all steps.
     bias_error : float
@@ -127,6 +128,7 @@ class Solution:
     beta: float = 0.0
     start: FloatArray | None = None
     allowed: Allowed | None = None
+    constraint: Constraint | None = None
     bias: FloatArray | None = None
     bias_error: float = np.nan
 
@@ -517,17 +519,7 @@ class Solution:
         prudent.display.figures.base.Figure
             Panels and a legend.
         """
-        from ..display.figures import policy
-
-        actions = np.where(self.terminal, policy.TERMINAL, self.chosen)
-        state_names, action_names = (None if is_numbered(names) else names for names in (self.states, self.actions))
-        if self.horizon is not None:
-            return policy.draw_plan(self.value, actions, state_names, action_names, likeliest=self._is_random)
-        gap = self.runners_up().gap
-        if self._is_random:  # to the value of the mixture, which is not that of its likeliest action
-            gap = gap + self._ahead - self.q_of(self.chosen)
-        quantity = "value" if self.bias is None else "bias"
-        return policy.draw(self._ahead, actions, gap, state_names, action_names, self.policy_names, quantity)
+        return panels_of(self)
 
     def explain(self, state: Hashable, time: int | None = None) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
