@@ -437,7 +437,7 @@ def risk_profile(
         close |= {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
     for alpha in sorted({0.0, *levels}, key=abs):  # each warm-started from the one before; level 0 is the first
         problem = problem_of(model, posterior, alpha, reward_posterior)
-        warm = {} if horizon is not None else {"initial_value": value}
+        warm: dict[str, Any] = {} if horizon is not None else {"initial_value": value}
         solution = problem.solve(count, seed, threads=threads, **warm, **close)
         solutions[alpha] = _keep_neutral(solution, solutions.get(0.0, solution))
         value = solution.value

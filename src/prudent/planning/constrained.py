@@ -11,8 +11,8 @@ are worth the same is solved for, and the policy found there replaces one of the
 they are. Every step finds another policy, so that the search ends.
 
 Where the bound is binding, the optimum is a mixture: one of the two policies is chosen once, at the beginning, with
-such probabilities that the cost is the bound exactly. A stationary policy that chooses at random in every state has the same
-return and the same cost: its probabilities are those of the mixture of the two occupations.
+such probabilities that the cost is the bound exactly. A stationary policy that chooses at random in every state has
+the same return and the same cost: its probabilities are those of the mixture of the two occupations.
 """
 
 from __future__ import annotations

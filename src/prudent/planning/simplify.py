@@ -461,6 +461,7 @@ def _losses(
     if draws is not None:
         belief, count = Belief(None, pack(draws), model.entries.begin), draws.shape[0]
     else:
+        assert counts is not None
         belief = Belief(pack(counts.counts), None, model.entries.begin)
     eye = np.eye(model.n_actions)
     named = [NamedPolicy(i, eye[each], None) for i, each in enumerate([policy, *policies])]
