@@ -88,7 +88,7 @@ def test_a_process_that_goes_on_is_refused(rng):
 def test_unknown_rewards_add_up_over_the_steps():
     """One state, one action: the return of T steps is T times the mean reward of the draw."""
     model = pr.UncertainMDP.direct([[2.0]], 1.0)
-    unknown = pr.NormalPosterior(1, mean=1.0, sd=0.5, noise_sd=1.0)
+    unknown = pr.posteriors.NormalPosterior(mean=[[1.0]], sd=[[0.5]], noise_sd=[[1.0]])
     asked = {"draws": 40, "rng": 3, "reward_posterior": unknown, "regret": False}
     one, six = (pr.posterior_returns(model, np.ones((1, 1)), [0], horizon=t, **asked).returns for t in (1, 6))
     np.testing.assert_allclose(six, 6.0 * one, rtol=1e-12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 
@@ -21,8 +20,8 @@ import prudent as pr
 from prudent._support import intervals
 from prudent.analysis import ReturnDistribution, plot_returns, posterior_returns
 from prudent.analysis.return_distribution import cvar_terms
+from prudent.planning import drawn_policies
 
-returns_module = importlib.import_module("prudent.analysis.posterior_returns")  # the room has a function of that name
 Z = 5.5  # standard errors: a false alarm in 2.6e7 for a normal error
 LEVELS = (0.05, 0.5, 0.95)
 
@@ -269,7 +268,7 @@ def test_threads_further_draws_and_other_policies_change_nothing(monkeypatch):
     assert np.array_equal(again.returns.values, same.returns.values)
     assert "optimal" not in again
     assert "regret" not in again
-    monkeypatch.setattr(returns_module, "MAX_NUMBERS", 40)  # large models are drawn fewer at a time: the law stays
+    monkeypatch.setattr(drawn_policies, "MAX_NUMBERS", 40)  # large models are drawn fewer at a time: the law stays
     small = posterior_returns(model, posterior, [0, 0, 0, 0], draws=3_000, rng=3)
     law = posterior_returns(model, posterior.sample(3_000, 8), [0, 0, 0, 0])
     distance = 2 * np.sqrt(np.log(4e7) / (2 * 3_000))

@@ -39,17 +39,18 @@ from ..errors import CautionWarning, ParameterError
 from ..estimation.honest import HonestValues
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
+from ..planning.drawn_policies import Belief
+from ..planning.ends import find_over
 from ..planning.model_draws import Layout, visits
 from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.solution import Solution
 from ..planning.stay_close import read_baseline
-from ..planning.undiscounted import find_over
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior
 from ..risk import CVaR
 from ..types import ArrayLike, BoolArray, FloatArray, PairsLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .posterior_returns import TODAY, posterior_returns
-from .reading import Belief, problem_of, read_belief
+from .reading import problem_of, read_belief
 from .return_distribution import QUANTILES, TAIL_ALPHA, cvar_terms
 from .today import SAME, Today, contributions, mean_policy
 
@@ -437,7 +438,7 @@ def risk_profile(
         close |= {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
     for alpha in sorted({0.0, *levels}, key=abs):  # each warm-started from the one before; level 0 is the first
         problem = problem_of(model, posterior, alpha, reward_posterior)
-        warm = {} if horizon is not None else {"initial_value": value}
+        warm: dict[str, Any] = {} if horizon is not None else {"initial_value": value}
         solution = problem.solve(count, seed, threads=threads, **warm, **close)
         solutions[alpha] = _keep_neutral(solution, solutions.get(0.0, solution))
         value = solution.value

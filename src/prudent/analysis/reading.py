@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import Any
 
 import numpy as np
 
-from .._numerics.compile import each_row, over_rows
 from .._support.checks import require_scale, whole_number
-from .._support.progress import Progress
 from ..data.policy import Policy, named_policies
 from ..errors import ParameterError, PosteriorError
 from ..models.base import TabularModel
 from ..models.uncertain import UncertainMDP
+from ..planning.drawn_policies import Belief, NamedPolicy
 from ..planning.problem import BayesianRiskMDP, RewardsLike
 from ..planning.solution import Solution
-from ..types import FloatArray, IntArray, PolicyLike
-
-
-class NamedPolicy(NamedTuple):
-    """A policy with its name."""
-
-    name: Hashable
-    weights: FloatArray  # [S, A] probabilities of actions; with a horizon [T, S, A], or [1, S, A] if always the same
-    value: FloatArray | None  # [S] values of the Solution that it is from
-
-
-class Belief(NamedTuple):
-    """Posterior of the probabilities of outcomes: Dirichlet counts, or draws; packed by slots."""
-
-    counts: FloatArray | None  # [F]
-    theta: FloatArray | None  # [N, F]
-    begin: IntArray  # [B + 1] the slots of each source
-
-    @property
-    def mean(self) -> FloatArray:
-        """The mean probabilities [F]."""
-        if self.counts is None:
-            assert self.theta is not None
-            return np.asarray(self.theta.mean(axis=0))
-        return self.counts / np.repeat(np.add.reduceat(self.counts, self.begin[:-1]), np.diff(self.begin))
-
-    @property
-    def surplus(self) -> float:
-        """Largest excess over one of the probabilities of a source, in draws of the caller."""
-        if self.theta is None:
-            return 0.0
-        return max(0.0, float(np.add.reduceat(self.theta, self.begin[:-1], axis=1).max()) - 1.0)
+from ..types import FloatArray, PolicyLike
 
 
 def problem_of(model: UncertainMDP, posterior: Any, alpha: float, reward_posterior: RewardsLike) -> BayesianRiskMDP:
@@ -120,29 +88,3 @@ def start_in_words(model: TabularModel, start: FloatArray) -> str:
         return model.state_labels.show(int(states[0]))
     even = "evenly" if np.ptp(start[states]) == 0.0 else "with given chances"
     return f"{states.size} states, {even}"
-
-
-def over_units(work: Callable[[int], int], units: int, threads: int, what: str, progress: str) -> None:
-    """Call ``work(unit)`` for each unit, on threads, and show how much is done.
-
-    Parameters
-    ----------
-    work : callable
-        Does a unit and returns how much that is.
-    units, threads : int
-        Numbers of units and of threads.
-    what : str
-        Title of the line of progress.
-    progress : str
-        Its text, a format with a field for how much is done.
-    """
-    line, done = Progress(what), 0
-
-    def part(begin: int, end: int) -> None:
-        nonlocal done
-        for unit in each_row(begin, end):
-            done += work(unit)
-            line.show(progress.format(done))
-
-    over_rows(part, units, threads, long=True)
-    line.close()

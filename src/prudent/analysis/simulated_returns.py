@@ -23,11 +23,12 @@ from ..models.entries import Outcomes
 from ..models.mdp import MDP
 from ..models.transitions import Plan, cumulative_rows, draw, plan_of
 from ..models.uncertain import UncertainMDP
+from ..planning.drawn_policies import over_units
+from ..planning.ends import find_over
 from ..planning.objectives import Entropic, EVaR
-from ..planning.undiscounted import find_over
 from ..risk import CVaR
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
-from .reading import over_units, start_in_words
+from .reading import start_in_words
 from .return_distribution import QUANTILES, TAIL_ALPHA, ReturnDistribution, read_quantiles
 
 if TYPE_CHECKING:

@@ -69,15 +69,15 @@ from ..errors import ParameterError
 from ..models.base import read_pairs
 from ..models.entries import END
 from ..models.uncertain import UncertainMDP
+from ..planning.drawn_policies import over_units
+from ..planning.ends import find_over
 from ..planning.problem import BayesianRiskMDP, RewardsLike
 from ..planning.solution import Solution
-from ..planning.undiscounted import find_over
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import ArrayLike, FloatArray, IntArray, Label, PairsLike, RngLike, StartLike, TerminalValueLike
 from .data_effects import NOT_EVALUATED, SKIPPED, DataEffects, Effect
 from .horizon_effects import HorizonEffects
-from .reading import over_units
 
 if TYPE_CHECKING:
     import pandas

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from ..display.explanation import ActionView, OutcomeView
 from .acting import policy_code
-from .base import PlanningProblem
+from .base import Constraint, PlanningProblem
 from .cluster import ClusterModel
 from .explain import Explanation
 from .objectives import Entropic, EVaR, Objective
 from .options import SolverOptions
 from .problem import BayesianRiskMDP
+from .simplify import Rule, RuleList, Simplified
 from .solution import Solution
 from .solve import evaluate, solve
 from .stay_close import log_policy
@@ -22,12 +23,16 @@ __all__ = [
     "ActionView",
     "BayesianRiskMDP",
     "ClusterModel",
+    "Constraint",
     "EVaR",
     "Entropic",
     "Explanation",
     "Objective",
     "OutcomeView",
     "PlanningProblem",
+    "Rule",
+    "RuleList",
+    "Simplified",
     "Solution",
     "SolverOptions",
     "evaluate",

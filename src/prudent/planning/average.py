@@ -43,10 +43,10 @@ from ..models.mdp import MDP
 from ..types import FloatArray, IntArray, PolicyLike, RngLike
 from .base import PlanningProblem
 from .components import Components, end_components
+from .ends import taken_pairs
 from .execute.executor import Executor
 from .fixed_point import Guess
 from .gain_iteration import NEAR_ONE, gain_by_stages, size_of
-from .horizon import taken_pairs
 from .known_problem import KnownProblem
 from .long_run import Bias, Known, bias_of, stationary_law
 from .newton import DIGITS, Iteration
@@ -171,7 +171,9 @@ def solve_average(
     threads: int | None = None,
 ) -> Solution:
     """Return the gain of the best policy, or of ``policy``, and its bias; arguments as for ``prudent.solve``."""
-    getattr(problem.model, "require_unit_durations", lambda who: None)("average rewards")
+    exact_mean = draws is None and problem.is_mean
+    if not exact_mean or getattr(problem.model, "duration", None) is None:
+        problem.model.require_unit_durations("average rewards under a risk of the posterior")
     if options.sweeps is not None:
         message = "sweeps are of value iteration with a discount; give tol or max_iterations for an average reward"
         raise ParameterError(message, code="conflicting-arguments", argument="sweeps")
@@ -183,34 +185,55 @@ def solve_average(
         require_shape(value, "initial_value", (model.n_states,), "[S]", error=ParameterError)
         guess = Guess(value.copy(), 0)
     actions = None if policy is None else model.read_policy(policy)
-    exact_mean = draws is None and problem.is_mean
     if exact_mean:
-        operator = problem.operator(draws, rng, threads)  # which refuses what it cannot use
+        problem.operator(draws, rng, threads)  # which refuses what it cannot use
         rows = Known.of(problem.mean_mdp())._replace(roundings=problem.mean_roundings)
-        return _known_solution(problem, rows, operator, actions, options, guess)
+        return _known_solution(problem, rows, _durations(problem), actions, options, guess)
     return _risk_solution(problem, actions, options, guess, draws, rng, threads)
 
 
 def _known_solution(
     problem: PlanningProblem,
     rows: Known,
-    operator: Executor,
+    durations: FloatArray | None,
     actions: npt.NDArray[Any] | None,
     options: SolverOptions,
     guess: Guess | None,
 ) -> Solution:
-    """Return the solution of a model that is valued by its mean."""
+    """Return the solution of a model that is valued by its mean, with mean durations [S, A] of steps if there are any.
+
+    With durations the gain is that of a unit of time. A model whose steps all take the shortest of the mean durations
+    has the same gain (Schweitzer's transformation): rewards are divided by the durations, and a step stays where it is
+    with the probability that its duration is not over.
+    """
+    shortest, original = 1.0, rows
+    if durations is not None:
+        shortest = float(durations[rows.admissible].min())
+        rows = rows.shortened(np.where(rows.admissible, durations, shortest), shortest)
     chain = None if actions is None else rows.followed(actions)
     answer = known_answer(rows if chain is None else chain, options, guess)
     policy = answer.policy if actions is None else actions
     if chain is None:
         chain = rows.followed(policy)
     bias = bias_of(chain)
-    q = (rows.reward.reshape(-1) + rows.transition @ bias.value).reshape(rows.reward.shape) - answer.gain[:, None]
+    bias = Bias(shortest * bias.value, shortest * bias.error)
+    q = (original.reward.reshape(-1) + original.transition @ bias.value).reshape(rows.reward.shape)
+    q = q - answer.gain[:, None] * (1.0 if durations is None else durations)
     lost = answer.gain[:, None] - (rows.transition @ answer.gain).reshape(q.shape)
     worse = lost > CONSERVED * float(abs(answer.gain).max(initial=0.0)) + 4.0 * answer.error
     q = np.where(rows.admissible & ~worse, q, -np.inf)
     return _solution(problem, answer, policy, bias, q, rows.reward)
+
+
+def _durations(problem: Any) -> FloatArray | None:
+    """Return the mean durations of steps [S, A] at the posterior mean; None if all take one unit of time."""
+    duration = getattr(problem.model, "duration", None)
+    if duration is None:
+        return None
+    entries = problem.model.entries
+    chance = entries.pack(problem.posterior.mean())[entries.slots()]
+    mean = np.bincount(entries.pairs(), weights=chance * duration, minlength=entries.source.size)
+    return np.asarray(mean.reshape(problem.model.admissible.shape))
 
 
 def _risk_solution(

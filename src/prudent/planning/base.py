@@ -78,6 +78,38 @@ class RunnersUp(NamedTuple):
     gap: FloatArray
 
 
+class Constraint(NamedTuple):
+    """What a bound on a cost leads to, see ``prudent.solve``.
+
+    Attributes
+    ----------
+    name : hashable
+        Name of the cost.
+    at_most, cost : float
+        The bound, and the cost of the policy from the start.
+    multiplier : float
+        Return that one unit of the bound is worth; 0 where the bound does not bind.
+    objective_value : float
+        Return of the policy from the start.
+    upper_bound, gap : float
+        No policy that keeps the bound earns more than ``upper_bound``; ``gap`` is the difference.
+    policies : tuple of ndarray of int of shape (S,)
+        Two deterministic policies: one of them, chosen once at the beginning, is optimal too.
+    probabilities : tuple of float
+        With these probabilities.
+    """
+
+    name: Any
+    at_most: float
+    cost: float
+    multiplier: float
+    objective_value: float
+    upper_bound: float
+    gap: float
+    policies: tuple[IntArray, IntArray]
+    probabilities: tuple[float, float]
+
+
 class Ended(NamedTuple):
     """A process that ends without discounting, ready for the solver.
 

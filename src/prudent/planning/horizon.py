@@ -22,8 +22,9 @@ from .._support.progress import Progress
 from ..data.policy import Policy
 from ..errors import ParameterError
 from ..models.base import TabularModel, plural
-from ..types import FloatArray, IntArray, PolicyLike, RngLike, TerminalValueLike
+from ..types import FloatArray, PolicyLike, RngLike, TerminalValueLike
 from .base import PlanningProblem
+from .ends import steps_worth, taken_pairs
 from .execute.executor import Executor
 from .rows import greedy
 from .solution import Solution
@@ -126,18 +127,6 @@ def backward_induction(
         message = "the values of this horizon are too large for 64-bit floats"
         raise ParameterError(message, code="overflow", argument="horizon")
     return Induction(values, steps, error, largest)
-
-
-def taken_pairs(policy: npt.NDArray[Any], n_actions: int) -> IntArray:
-    """Return the pairs s*A + a that a policy, [S] or [S, A], takes."""
-    if policy.ndim == 2:
-        return np.flatnonzero(policy)
-    return np.arange(policy.size) * n_actions + policy
-
-
-def steps_worth(stretch: float, horizon: int) -> float:
-    """Return 1 + g + ... + g^(T-1), or a little more: what T steps of reward 1 are worth."""
-    return float(horizon) if stretch >= 1.0 else min(float(horizon), 1.0 / (1.0 - stretch))
 
 
 def solve_horizon(

@@ -76,6 +76,24 @@ class Known(NamedTuple):
         reward, shape = np.where(kept, self.reward.reshape(-1)[rows], 0.0), (states.size, n_actions)
         return Known(part, reward.reshape(shape), kept.reshape(shape), np.zeros(rows.size), self.leaks, self.roundings)
 
+    def shortened(self, durations: FloatArray, shortest: float) -> Known:
+        """Return steps that all take the time ``shortest``, with the gain of steps that take ``durations`` [S, A]."""
+        share, n_actions = (shortest / durations).reshape(-1), durations.shape[1]
+        pairs = np.flatnonzero(self.admissible)
+        stays = (np.maximum(1.0 - share, 0.0)[pairs], (pairs, pairs // n_actions))
+        matrix = sparse.diags_array(share) @ self.transition + sparse.csr_array(stays, shape=self.transition.shape)
+        matrix = sparse.csr_array(matrix)
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
+        low, high = self.leaks
+        return self._replace(
+            transition=matrix,
+            reward=np.where(self.admissible, self.reward / durations, 0.0),
+            ending=share * self.ending,
+            leaks=(low - 4.0 * EPS, high + 4.0 * EPS),
+            roundings=self.roundings + 4.0,
+        )
+
     def executor(self, discount: float = 1.0, leaks: tuple[float, float] | None = None) -> Threads:
         """Return the operator."""
         indices, indptr = _index(self.transition)

@@ -44,9 +44,10 @@ from ..models.base import plural
 from ..models.entries import END
 from ..models.mdp import MDP
 from ..types import FloatArray, PolicyLike, StartLike, TerminalValueLike
+from .ends import steps_worth
 from .execute.executor import Executor
 from .execute.threads import Threads
-from .horizon import Induction, backward_induction, one_step, reached, steps_worth, timed_solution
+from .horizon import Induction, backward_induction, one_step, reached, timed_solution
 from .known_problem import KnownProblem
 from .objectives import Entropic, EVaR, Objective, best_beta
 from .row_risks import EntropicRows

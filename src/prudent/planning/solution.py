@@ -18,15 +18,14 @@ import numpy.typing as npt
 
 from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write, write_table
-from ..data.labels import is_numbered
 from ..errors import ParameterError
 from ..models.base import plural
-from ..types import BoolArray, FloatArray, IntArray, PathLike
+from ..types import BoolArray, FloatArray, IntArray, PathLike, RngLike, StartLike
 from .acting import act, names_of
-from .base import DeferredQ, PlanningProblem, RunnersUp
+from .base import Constraint, DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
-from .solution_tables import dataset_of, record_of, table_of
+from .solution_tables import dataset_of, panels_of, record_of, table_of
 from .stay_close import Allowed
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..display.figures.base import Figure as Panels
+    from .simplify import Simplified
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +83,8 @@ class Solution:
         Probabilities of the first state, with an objective.
     allowed : Allowed, optional
         What a baseline allows, if the policy was to stay close to one.
+    constraint : Constraint, optional
+        The bound on a cost, if one was given, with its multiplier.
     bias : ndarray of shape (S,), optional
         For an average reward, what beginning in each state is worth beyond the gain of all steps.
     bias_error : float
@@ -126,6 +128,7 @@ class Solution:
     beta: float = 0.0
     start: FloatArray | None = None
     allowed: Allowed | None = None
+    constraint: Constraint | None = None
     bias: FloatArray | None = None
     bias_error: float = np.nan
 
@@ -516,17 +519,7 @@ class Solution:
         prudent.display.figures.base.Figure
             Panels and a legend.
         """
-        from ..display.figures import policy
-
-        actions = np.where(self.terminal, policy.TERMINAL, self.chosen)
-        state_names, action_names = (None if is_numbered(names) else names for names in (self.states, self.actions))
-        if self.horizon is not None:
-            return policy.draw_plan(self.value, actions, state_names, action_names, likeliest=self._is_random)
-        gap = self.runners_up().gap
-        if self._is_random:  # to the value of the mixture, which is not that of its likeliest action
-            gap = gap + self._ahead - self.q_of(self.chosen)
-        quantity = "value" if self.bias is None else "bias"
-        return policy.draw(self._ahead, actions, gap, state_names, action_names, self.policy_names, quantity)
+        return panels_of(self)
 
     def explain(self, state: Hashable, time: int | None = None) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
@@ -569,6 +562,59 @@ class Solution:
         if self.allowed is not None:
             kept = {self.actions[a]: float(policy[s, a]) for a in np.flatnonzero(policy[s]) if a != chosen}
         return replace(problem.explain_state(ahead, s, chosen, q), probability=probability, kept=kept)
+
+    def simplify(
+        self,
+        max_rules: int = 4,
+        columns: Any = None,
+        *,
+        start: StartLike = None,
+        draws: int = 500,
+        rng: RngLike = 0,
+    ) -> Simplified:
+        """Return short lists of rules that lose least of the return of this policy, as sentences.
+
+        Parameters
+        ----------
+        max_rules : int, default=4
+            Maximum number of rules, the last one ("otherwise") included; at most 12.
+        columns : list of str, mapping or DataFrame, optional
+            What rules may speak of: some of the columns of the state map, or ``{name: values}`` with a value for each
+            state (a sequence, or a mapping from states). By default all columns of the state map, or the names of
+            states: numbers, or the parts of tuples.
+        start : hashable, mapping or array_like of shape (S,), optional
+            Where the process begins, as for ``prudent.posterior_returns``.
+        draws : int, default=500
+            Number of posterior draws of the losses.
+        rng : int or numpy.random.Generator, default=0
+            Seed or generator of these.
+
+        Returns
+        -------
+        Simplified
+            The best list found of each number of rules, with what it loses. It prints as sentences.
+
+        Raises
+        ------
+        ParameterError
+            If an argument is invalid, or the solution has a time axis, is for an average reward or has no problem.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from prudent import MDP, solve
+        >>> up, down = np.eye(6)[[1, 2, 3, 4, 5, 5]], np.eye(6)[[0, 0, 1, 2, 3, 4]]
+        >>> reward, names = [[0, 1]] * 3 + [[1, 0]] * 3, {"actions_first": True, "actions": ["up", "down"]}
+        >>> solve(MDP([up, down], reward, discount=0.5, **names)).simplify(max_rules=3).sentences()
+        ['If state is below 3: down.', 'Otherwise: up.']
+        """
+        self._require_no_time("simplify")
+        if self.bias is not None:
+            message = "simplify is for returns; solve with a discount instead of objective='average'"
+            raise ParameterError(message, code="average-reward", method="simplify")
+        from .simplify import simplify_policy
+
+        return simplify_policy(self._problem, self.chosen, max_rules, columns, start, draws, rng)
 
     # -- parts ---------------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.labels import label_array, plain_name
+from ..data.labels import is_numbered, label_array, plain_name
 from .acting import names_of
 
 if TYPE_CHECKING:
     import pandas
     import xarray
+
+    from ..display.figures.base import Figure as Panels
 
 
 def _names(solution: Any, policy: Any) -> tuple[Any, ...]:
@@ -115,3 +117,26 @@ def _certificate(solution: Any) -> dict[str, Any]:
     if solution.bias is not None:
         record["average_reward"] = 1
     return record
+
+
+def panels_of(solution: Any) -> Panels:
+    """Return the panels of ``Solution.plot``."""
+    from ..display.figures import policy
+
+    actions = np.where(solution.terminal, policy.TERMINAL, solution.chosen)
+    state_names, action_names = (None if is_numbered(names) else names for names in (solution.states, solution.actions))
+    if solution.horizon is not None:
+        return policy.draw_plan(solution.value, actions, state_names, action_names, likeliest=_is_random(solution))
+    gap = solution.runners_up().gap
+    if _is_random(solution):  # to the value of the mixture, which is not that of its likeliest action
+        gap = gap + (solution.value if solution.bias is None else solution.bias) - solution.q_of(solution.chosen)
+    quantity = "value" if solution.bias is None else "bias"
+    return policy.draw(
+        (solution.value if solution.bias is None else solution.bias),
+        actions,
+        gap,
+        state_names,
+        action_names,
+        solution.policy_names,
+        quantity,
+    )

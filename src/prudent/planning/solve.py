@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from ..models.mdp import MDP
 from ..types import PairsLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .average import solve_average
 from .base import PlanningProblem
+from .constrained import solve_constrained
 from .horizon import solve_horizon
 from .known_problem import KnownProblem
 from .objectives import Objective
@@ -46,6 +48,8 @@ class ControlKeywords(SolveKeywords, total=False):
     baseline: PolicyLike | str | None
     min_visits: float | None
     epsilon: float | None
+    costs: Mapping[Any, npt.ArrayLike] | None
+    at_most: Mapping[Any, float] | None
 
 
 def solve(
@@ -60,6 +64,8 @@ def solve(
     baseline: PolicyLike | str | None = None,
     min_visits: float | None = None,
     epsilon: float | None = None,
+    costs: Mapping[Any, npt.ArrayLike] | None = None,
+    at_most: Mapping[Any, float] | None = None,
     initial_value: npt.ArrayLike | None = None,
     draws: npt.ArrayLike | None = None,
     rng: RngLike = None,
@@ -110,6 +116,13 @@ def solve(
     epsilon : float, optional
         Bound on the sum over actions of ``abs(pi(a) - b(a)) / sqrt(n(a))`` in every state, b being the baseline and
         n(a) the number of observations (Soft-SPIBB). A pair that was never seen keeps the probability of the baseline.
+    costs : mapping, optional
+        A second reward that is bounded: ``{name: array}`` of shape (S, A), or (S,) if it does not depend on the action.
+        In an MDP, or at level 0.
+    at_most : mapping, optional
+        Bound on its expected discounted sum from ``start``: ``{name: number}``. The solution is the best policy that
+        keeps it, with probabilities [S, A] where the bound binds; ``Solution.constraint`` has the multiplier, the
+        duality gap, and the two deterministic policies of which it is a mixture.
 
     Returns
     -------
@@ -193,6 +206,12 @@ def solve(
     (('drug', None), ('wait', None))
     """
     asked = (tol, horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client, options)
+    if costs is not None or at_most is not None:
+        given = {"horizon": horizon, "terminal_value": terminal_value, "objective": objective, "baseline": baseline}
+        _refuse(given | {"draws": draws, "rng": rng, "client": client, "initial_value": initial_value}, "costs")
+        known = problem if isinstance(problem, PlanningProblem) else KnownProblem(problem)
+        known = known if exclude is None else known.without(exclude)
+        return solve_constrained(known, costs, at_most, start, SolverOptions.chosen(options, tol, keywords))
     return _run(problem, None, *asked, keywords, (exclude, baseline, min_visits, epsilon))
 
 

@@ -1,0 +1,200 @@
+"""Conditions on states, which rules of thumb are made of: masks over states with a text.
+
+Columns describe the states: given by the caller, read from the rules of a state map (a tree or a grid of number columns
+and categories), or from the names of the states (numbers, parts of tuples, texts). A number column gives the conditions
+"x below c" and "x c or more" for every c between two states, a category column "x is v". A state of a state map is a
+range [low, high) of a number; a condition that cuts through the range of a state is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ModelError, ParameterError
+from ..types import BoolArray, FloatArray
+
+MAX_CUTS = 30  # of one number column; with more values, quantiles of them
+
+
+class Condition(NamedTuple):
+    """Where a condition holds, and what it says."""
+
+    text: str
+    holds: BoolArray  # [S]
+
+
+class NumberColumn(NamedTuple):
+    """Ranges [low, high) of a number in each state; ``low`` = ``high`` for a known value, NaN where there is none."""
+
+    name: str
+    low: FloatArray  # [S]
+    high: FloatArray  # [S]
+
+
+class CategoryColumn(NamedTuple):
+    """A label for each state; None where there is none."""
+
+    name: str
+    values: tuple[Any, ...]  # [S]
+
+
+Column = NumberColumn | CategoryColumn
+
+
+def read_columns(columns: Any, model: Any) -> list[Column]:
+    """Return columns that describe the states of a model: as given, or from its state map or its names."""
+    states = model.states
+    if isinstance(columns, str):
+        columns = [columns]
+    if isinstance(columns, Mapping) or hasattr(columns, "columns"):
+        return [_given(str(name), columns[name], states) for name in columns]
+    summary = _summary_of(model)
+    found = [] if summary is None or summary.state_map is None else _of_map(summary.state_map, states)
+    found = found or _of_names(states)
+    if columns is None:
+        return found
+    known = {column.name: column for column in found}
+    for name in columns:
+        if name not in known:
+            message = f"columns has {name!r}, expected some of {', '.join(map(repr, known))}, or values by state"
+            raise ParameterError(message, code="unknown-option", argument="columns", value=name)
+    return [known[name] for name in columns]
+
+
+def _summary_of(model: Any) -> Any:
+    try:
+        return model.summary
+    except ModelError:
+        return None
+
+
+def _given(name: str, values: Any, states: Sequence[Any]) -> Column:
+    """Return a column of values by state: a mapping, or one value for each state in order."""
+    if isinstance(values, Mapping):
+        listed = [values.get(state) for state in states]
+    else:
+        listed = list(values)
+        if len(listed) != len(states):
+            message = f"columns[{name!r}] has {len(listed)} values, expected one for each of {len(states)} states"
+            raise ParameterError(message, code="wrong-length", argument="columns", value=len(listed))
+    return _column(name, listed)
+
+
+def _column(name: str, listed: list[Any]) -> Column:
+    """Return numbers as a number column, anything else as categories."""
+    plain = [value.item() if isinstance(value, np.generic) else value for value in listed]
+    if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in plain):
+        numbers = np.array([math.nan if value is None else float(value) for value in plain])
+        return NumberColumn(name, numbers, numbers)
+    return CategoryColumn(name, tuple(plain))
+
+
+def _of_names(states: Sequence[Any]) -> list[Column]:
+    """Return columns made from the names of states: parts of tuples, parts of texts between commas, or the names."""
+    listed = list(states)
+    tuples = [name for name in listed if isinstance(name, tuple)]
+    if tuples and len({len(name) for name in tuples}) == 1:
+        size = len(tuples[0])
+        parts = [[name[i] if isinstance(name, tuple) else None for name in listed] for i in range(size)]
+        return [_column(f"part {i + 1} of the state", part) for i, part in enumerate(parts)]
+    return [_column("state", listed)]
+
+
+def _of_map(state_map: Any, states: Sequence[Any]) -> list[Column]:
+    """Return columns of a state map by a tree; none for other maps, whose names are used."""
+    rules = state_map.rules
+    partition, columns = rules["partition"], rules["columns"]
+    if partition["kind"] != "tree" or any(column["kind"] == "cyclic" for column in columns):
+        return []
+    place = {name: i for i, name in enumerate(rules["states"])}
+    n = len(rules["states"])
+    low, high = np.full((len(columns), n), np.inf), np.full((len(columns), n), -np.inf)
+    allowed: list[list[set[Any]]] = [[set() for _ in range(n)] for _ in columns]
+
+    def walk(node: int, bounds: list[tuple[float, float]], values: list[set[Any]]) -> None:
+        entry = partition["nodes"][node]
+        if len(entry) == 1:
+            for j, (least, most) in enumerate(bounds):
+                low[j, entry[0]] = min(low[j, entry[0]], least)
+                high[j, entry[0]] = max(high[j, entry[0]], most)
+                allowed[j][entry[0]] |= values[j]
+            return
+        term, cut, left, right = entry
+        kind, j, *rest = partition["terms"][term]
+        for branch, below in ((left, True), (right, False)):
+            edges, kept = list(bounds), [set(part) for part in values]
+            if kind == "value":
+                point = rest[0] + rest[1] * cut
+                least, most = edges[j]
+                edges[j] = (least, min(most, point)) if below else (max(least, point), most)
+            elif kind == "is":
+                kept[j] = kept[j] - {rest[0]} if below else kept[j] & {rest[0]}
+            walk(branch, edges, kept)
+
+    every = [set(column.get("values", ())) for column in columns]
+    walk(0, [(-math.inf, math.inf)] * len(columns), every)
+    at = np.array([place.get(state, -1) for state in states])
+    found: list[Column] = []
+    for j, column in enumerate(columns):
+        if column["kind"] == "number":
+            edges = [np.where(at >= 0, bound[j][np.maximum(at, 0)], np.nan) for bound in (low, high)]
+            found.append(NumberColumn(column["name"], *edges))
+        else:
+            single = [allowed[j][i] if i >= 0 else set() for i in at.tolist()]
+            values = tuple(next(iter(part)) if len(part) == 1 else None for part in single)
+            found.append(CategoryColumn(column["name"], values))
+    return found
+
+
+def conditions_of(columns: Sequence[Column], acting: BoolArray) -> list[Condition]:
+    """Return the distinct conditions that hold in some of the ``acting`` states [S], and not in all."""
+    found: dict[bytes, Condition] = {}
+
+    def add(text: str, holds: BoolArray) -> None:
+        where = holds & acting
+        if where.any() and not where[acting].all():
+            found.setdefault(where.tobytes(), Condition(text, where))
+
+    for column in columns:
+        if isinstance(column, CategoryColumn):
+            for value in dict.fromkeys(column.values):
+                if value is not None:
+                    add(f"{column.name} is {value}", np.array([other == value for other in column.values]))
+            continue
+        for cut in _cuts(column, acting):
+            below, above = column.high <= cut, column.low >= cut
+            if (column.low == column.high).all() or not (~below & ~above & acting & ~np.isnan(column.low)).any():
+                exact = column.low == column.high
+                below = np.where(exact, column.low < cut, below)
+                add(f"{column.name} is below {cut:g}", below)
+                add(f"{column.name} is {cut:g} or more", above)
+    return list(found.values())
+
+
+def _cuts(column: NumberColumn, acting: BoolArray) -> FloatArray:
+    """Return numbers between the values of states, or the edges of their ranges."""
+    known = acting & ~np.isnan(column.low)
+    if (column.low == column.high)[known].all():
+        values = np.unique(column.low[known])
+        cuts = _short_between(values[:-1], values[1:]) if values.size > 1 else np.empty(0)
+    else:
+        edges = np.unique(np.concatenate((column.low[known], column.high[known])))
+        cuts = edges[np.isfinite(edges)]
+    if cuts.size > MAX_CUTS:
+        cuts = cuts[np.unique(np.linspace(0, cuts.size - 1, MAX_CUTS).round().astype(int))]
+    return np.asarray(cuts)
+
+
+def _short_between(low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the number with the fewest digits above ``low`` and at most ``high``, for each pair."""
+    whole = (low == np.round(low)) & (high == np.round(high))
+    return np.asarray(np.where(whole, high, 0.5 * (low + high)))
+
+
+def both(first: Condition, second: Condition) -> Condition:
+    """Return the condition that both hold."""
+    return Condition(f"{first.text} and {second.text}", first.holds & second.holds)

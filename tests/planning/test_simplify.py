@@ -1,0 +1,138 @@
+"""Short lists of rules: against enumeration of all lists, and of what they lose."""
+
+import io
+from itertools import product
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import prudent as pr
+from prudent.errors import ParameterError
+
+
+def random_mdp(rng, S=6, A=2, discount=0.9):
+    return pr.MDP(rng.dirichlet(np.ones(S), (S, A)), rng.normal(size=(S, A)), discount)
+
+
+def value_of(mdp, policy):
+    return pr.evaluate(mdp, policy).value.mean()
+
+
+def test_short_lists_are_the_best_of_all(rng):
+    """Two rules over the number of the state are a threshold, or an interval: all of them, one by one."""
+    for _ in range(5):
+        mdp = random_mdp(rng)
+        solution = pr.solve(mdp)
+        found = solution.simplify(max_rules=2)
+        best = max(value_of(mdp, np.full(6, a)) for a in range(2))
+        assert found.lists[0].value == pytest.approx(best, abs=1e-9)
+        spans = [(i, j) for i in range(6) for j in range(i + 1, 7)]
+        lists = [
+            np.where((np.arange(6) >= i) & (np.arange(6) < j), a, b)
+            for i, j in spans
+            for a, b in product(range(2), repeat=2)
+        ]
+        best = max(value_of(mdp, policy) for policy in lists)
+        assert found.best.value == pytest.approx(best, abs=1e-9)
+        assert found.best.exact
+        assert found.best.loss == pytest.approx(solution.value.mean() - best, abs=1e-8)
+
+
+def test_a_longer_list_never_loses_more_and_the_words_say_what_it_does(rng):
+    mdp = random_mdp(rng, S=20, A=3)
+    solution = pr.solve(mdp)
+    found = solution.simplify(max_rules=5)
+    losses = [each.loss for each in found.lists]
+    assert losses == sorted(losses, reverse=True)
+    for each in found.lists:
+        assert value_of(mdp, each.policy) == pytest.approx(each.value, abs=1e-8)
+        assert each.loss <= each.bound + 1e-12 or each.exact
+        followed = []
+        for state in range(20):
+            for rule in each.rules:
+                text = "True" if rule.condition is None else rule.condition
+                text = (
+                    text.replace("state is below", "state <").replace("or more", "").replace("state is ", "state >= ")
+                )
+                if eval(text, {"state": state}):
+                    followed.append(rule.action)
+                    break
+        assert followed == each.policy.tolist()
+    assert len(found.to_pandas()) == len(found.lists)
+    assert sum(rule.states for rule in found.rules) == 20
+    found.plot().savefig(io.BytesIO())
+    assert "loses" in repr(found)
+
+
+def test_value_counts_and_not_agreement():
+    """Nine states hardly matter; the tenth does. One rule follows the tenth."""
+    S = 10
+    P = np.zeros((S, 2, S))
+    P[:, :, 9] = 1.0
+    reward = np.zeros((S, 2))
+    reward[:9, 0], reward[9, 1] = 0.01, 1.0
+    solution = pr.solve(pr.MDP(P, reward, 0.9))
+    found = solution.simplify(max_rules=1)
+    assert found.policy.tolist() == [1] * S
+    assert found.best.states_differ == 9
+    assert found.best.time_differs < 0.1
+    assert found.best.loss == pytest.approx(0.9 * 0.01, abs=1e-9)
+
+
+def test_losses_over_the_posterior_are_those_of_the_draws(rng):
+    model = pr.UncertainMDP.direct(rng.normal(size=(5, 2)), 0.9)
+    theta = rng.dirichlet(np.ones(5), (40, 10))
+    solution = pr.BayesianRiskMDP(model, draws=theta, alpha=0.5).solve()
+    best = solution.simplify(max_rules=2, start=1).best
+    losses = []
+    for one in theta:
+        full, short = (pr.evaluate(model.mdp(one), policy).value[1] for policy in (solution.policy, best.policy))
+        losses.append(full - short)
+    assert best.mean_loss == pytest.approx(np.mean(losses), abs=1e-8)
+    assert best.worst_loss == pytest.approx(np.mean(np.sort(losses)[-4:]), abs=1e-8)
+
+
+def test_only_admissible_actions(rng):
+    admissible = np.ones((6, 3), dtype=bool)
+    admissible[::2, 0] = admissible[3, 1] = False
+    mdp = pr.MDP(rng.dirichlet(np.ones(6), (6, 3)), rng.normal(size=(6, 3)), 0.9, admissible=admissible)
+    for each in pr.solve(mdp).simplify(max_rules=3).lists:
+        assert admissible[np.arange(6), each.policy].all()
+
+
+def test_columns_by_name_by_state_and_from_a_state_map(rng):
+    n = 800
+    level, kind = rng.normal(size=n).round(2), rng.choice(["a", "b"], n)
+    action = rng.choice(["up", "down"], n)
+    reward = np.where((action == "up") == (level > 0.3), 1.0, 0.0) + 0.1 * rng.normal(size=n)
+    log = {
+        "episode": np.repeat(np.arange(n // 4), 4),
+        "level": level,
+        "kind": kind,
+        "action": action,
+        "reward": reward,
+        "done": np.tile([0, 0, 0, 1], n // 4),
+    }
+    model, posterior = pr.from_log(log, 0.9, features=["level", "kind"], states="auto")
+    solution = pr.BayesianRiskMDP(model, posterior, 0.0).solve()
+    found = solution.simplify(max_rules=2)
+    assert all("level" in rule.condition for rule in found.rules[:-1])
+    assert found.best.loss <= 0.2 * found.lists[0].loss
+    with refused(ParameterError, "unknown-option", argument="columns", value="pressure"):
+        solution.simplify(columns=["pressure"])
+    mdp = random_mdp(rng)
+    named = pr.solve(mdp).simplify(columns={"odd": ["yes", "no"] * 3})
+    assert all(rule.condition in (None, "odd is yes", "odd is no") for rule in named.rules)
+    with refused(ParameterError, "wrong-length", argument="columns"):
+        pr.solve(mdp).simplify(columns={"odd": [1]})
+    with refused(ParameterError, "no-conditions", argument="columns"):
+        pr.solve(mdp).simplify(columns={"same": [1] * 6})
+
+
+def test_what_cannot_be_simplified_is_refused(rng):
+    mdp = random_mdp(rng)
+    with refused(ParameterError, "time-axis", method="simplify"):
+        pr.solve(mdp, horizon=2).simplify()
+    with refused(ParameterError, "average-reward", method="simplify"):
+        pr.solve(mdp, objective="average").simplify()
