@@ -1,7 +1,7 @@
 """Peak memory of simulations that keep summaries: ``python -m benchmarks.bounded_memory 10000 100000``.
 
 Ten agents on RiverSwim, ten episodes of one step, each number of replications in a process of its own. The memory of a
-run must not grow with the number of replications: the time does, so a line is fitted to it and says what 10^6 would take.
+run must not grow with the number of replications: the time does, and a line through it says what 10^6 would take.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ def main(arguments: list[str]) -> int:
         )
     if len(rows) > 1:
         each = (rows[-1]["seconds"] - rows[0]["seconds"]) / (rows[-1]["replications"] - rows[0]["replications"])
-        print(
-            f"1,000,000 replications would take about {rows[-1]['seconds'] + each * (1e6 - rows[-1]['replications']):.0f} s"
-        )
+        whole = rows[-1]["seconds"] + each * (1e6 - rows[-1]["replications"])
+        print(f"1,000,000 replications would take about {whole:.0f} s")
     return 0
 
 
