@@ -175,13 +175,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--naive", action="store_true", help="rounded columns and fine bins, and what the check says of them"
     )
+    parser.add_argument("--designs", default=",".join(NAIVE), help="of --naive, with commas between")
     asked = parser.parse_args(arguments)
     from . import _worlds
 
     names = asked.worlds.split(",") if asked.worlds else list(_worlds.WORLDS)
     tasks = [(name, asked.first + i, asked.episodes) for i in range(asked.logs) for name in names]
     if asked.naive:
-        hasty = [(name, design, seed, episodes) for name, seed, episodes in tasks for design in NAIVE]
+        hasty = [(name, design, seed, episodes) for name, seed, episodes in tasks for design in asked.designs.split(",")]
         return _naive(_run(judge_naive, hasty, asked.workers))
     verdicts: list[Verdict] = []
     for verdict in _run(judge, tasks, asked.workers):
