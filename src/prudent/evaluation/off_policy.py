@@ -327,7 +327,8 @@ def off_policy(
             raise ParameterError(message, code="conflicting-arguments", argument="episode", value=episode)
         options = Options(discount, episode, **shared, **for_episodes, interval=interval or "bootstrap")
         return evaluate_episodes(log, target, options)
-    _refuse_given(for_episodes, Options._field_defaults, "episodes, with discount")
+    usual = Options(1.0)
+    _refuse_given(for_episodes, {name: getattr(usual, name) for name in for_episodes}, "episodes, with discount")
     interval = interval or "bernstein"
     confidence = open_probability(confidence, "confidence")
     one_of(interval, "interval", INTERVALS)
