@@ -108,7 +108,7 @@ def test_a_signed_journal_goes_on_with_its_key_only(path):
     with Journal(path, key=KEY) as live:
         before = live.signature
         assert live.reward("unknown", 1.0) == "unknown"
-        decision = live.select([1.0, 2.0])
+        live.select([1.0, 2.0])
         assert live.signature == before  # that of the log
         assert len(live.signature) == 64
         found = live.verify()
@@ -179,7 +179,9 @@ def test_a_key_for_a_journal_without_signatures(path):
 # -- damaged values --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("column", [f"decision.{name}" for name in Taken._fields] + [f"entry.{n}" for n in Entry._fields[1:]])
+@pytest.mark.parametrize(
+    "column", [f"decision.{name}" for name in Taken._fields] + [f"entry.{n}" for n in Entry._fields[1:]]
+)
 @pytest.mark.parametrize("value", [1.5, 7, "text", b"\xff\xfe", None])
 def test_damaged_values_of_any_type_name_the_event_and_leave_the_rest_readable(path, column, value):
     used(path, steps=5)

@@ -23,10 +23,10 @@ from _child import environment
 from _disk import Disk
 from _learned import learned
 from _rewrite import rewrite
-from refusals import refused, warned
+from refusals import refused
 
 from prudent.bandits import BanditSettings, Decay, LinearBandit, brps_cmab, brps_cmab_clipped
-from prudent.errors import DataError, JournalError, ParameterError, PrudentError, PrudentWarning, StateFileError
+from prudent.errors import DataError, JournalError, ParameterError, PrudentError, StateFileError
 from prudent.journal import Journal
 
 FAST = {"synchronous": "NORMAL"}
@@ -72,7 +72,14 @@ def test_a_reward_is_learned_once_whenever_it_comes(path):
             plain.update(points[i], decisions[i].arm, 0.5 * i)
         assert learned(live.bandit) == learned(plain)
         assert live.bandit.arms == ("a", "b", "c")
-        for unknown in ("", "x", "999-000000000000000000000000", decisions[0].id[:-1], "9" * 40 + "-0000000000000000", f"{decisions[0].id} "):
+        for unknown in (
+            "",
+            "x",
+            "999-000000000000000000000000",
+            decisions[0].id[:-1],
+            "9" * 40 + "-0000000000000000",
+            f"{decisions[0].id} ",
+        ):
             assert live.reward(unknown, 1.0) == "unknown"
         other = f"1-{(int(decisions[0].id[2:], 16) + 1) % 2**63:016x}"  # of another journal, or of a lost backup
         assert live.reward(other, 1.0) == "unknown"

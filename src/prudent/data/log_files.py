@@ -26,7 +26,7 @@ def beside(path: Path) -> Path:
 def about_of(log: Any) -> dict[str, Any] | None:
     """Return what a log says of itself; None if it says nothing.
 
-    A log is a file that ``Journal.export`` wrote, a DataFrame of ``Journal.to_pandas``, a table of pyarrow, or a Journal.
+    A log is a file that ``Journal.export`` wrote, a DataFrame of ``Journal.to_pandas``, a pyarrow table, or a Journal.
     """
     found: Any = None
     if isinstance(log, (str, os.PathLike)):

@@ -66,7 +66,11 @@ class Codec:
         """Return a decision to be written; ``row`` holds what the decision does not say."""
         options: dict[str, Any] = {} if clock is None else {"clock": clock}
         contents: dict[bytes, bytes] = {}
-        arm, arms, score = decision.arm, decision.arms, decision.score + 0.0  # no minus zero, which not every store holds
+        arm, arms, score = (
+            decision.arm,
+            decision.arms,
+            decision.score + 0.0,
+        )  # no minus zero, which not every store holds
         if self.items:
             slate = decision.slate
             if len(slate) > 1:
@@ -75,7 +79,8 @@ class Codec:
             eligible = None
         else:
             context = decision.context.astype("<f8", copy=False).tobytes()
-            eligible = None if arms is bandit.arms or arms == bandit.arms else json.dumps(arms)
+            every = bandit.arms if isinstance(bandit, LinearBandit) else None
+            eligible = None if arms is every or arms == every else json.dumps(arms)
         taken = Taken(
             arm=_name_json(arm),
             arms=eligible,
@@ -133,7 +138,12 @@ class Codec:
         if type(arm) not in (str, int) or not isinstance(options, dict) or not isinstance(arms, (list, type(None))):
             raise ValueError(f"its arm is {arm!r}, its options are {options!r}, and arms must be a list, got {arms!r}")
         slate, scores = options.get("slate", [arm]), options.get("scores", [row.score])
-        if not isinstance(slate, list) or slate[:1] != [arm] or not isinstance(scores, list) or len(scores) != len(slate):
+        if (
+            not isinstance(slate, list)
+            or slate[:1] != [arm]
+            or not isinstance(scores, list)
+            or len(scores) != len(slate)
+        ):
             raise ValueError(f"its slate is {slate!r} with scores {scores!r}")
         clock = options.get("clock")
         if clock is not None and not (isinstance(clock, dict) and isinstance(clock.get("tries"), list)):

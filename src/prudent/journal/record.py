@@ -182,7 +182,9 @@ class JournalRecord(StoredBandit):
         place = place_of(instance_of(id, "id", str))
         taken = None if place is None else self._store.decision(*place[:2])
         if taken is None:
-            text = f"id is {id!r}, and there is no such decision in {self.path}: it was dropped, or is of another journal"
+            text = (
+                f"id is {id!r}, and there is no such decision in {self.path}: it was dropped, or is of another journal"
+            )
             raise ParameterError(text, code="unknown-decision", argument="id", value=id)
         try:
             return taken, self._replica.codec.read(taken)
@@ -298,7 +300,9 @@ class JournalRecord(StoredBandit):
         ParameterError
             If `note` is empty: it would match all notes.
         """
-        wanted = dict(instance_of(note, "note", Mapping))
+        if not isinstance(note, Mapping):
+            raise ParameterError(f"note must be a mapping, got {note!r}", code="wrong-type", argument="note")
+        wanted = dict(note)
         if not wanted:
             raise ParameterError("note is empty: it would match all notes", code="empty", argument="note")
         self._require_writable()

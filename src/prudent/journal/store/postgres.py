@@ -3,8 +3,8 @@
 The tables of a journal are in a schema of their own, so one database holds many journals. Who appends to the log takes
 an advisory lock until its commit: the order of numbers is that in which others see them. Decisions take no lock.
 Replicas LISTEN on a channel; a commit that appends to the log NOTIFYs it. A server that is away or restarts is tried
-again until the time to wait is over. Writing again is safe: decisions have numbers of their process, rewards exist once,
-and the entry of a reward says who wrote it.
+again until the time to wait is over. Writing again is safe: decisions have numbers of their process, rewards exist
+once, and the entry of a reward says who wrote it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from importlib import import_module
 from typing import Any
 
 from ...errors import ParameterError, PrudentError
-from .base import CHUNK, TABLES, Store, Turn
+from .base import CHUNK, Store, Turn
 from .rows import Entry, Place, Report, Taken
+from .tables import TABLES
 
 _TYPES = {
     "nr INTEGER PRIMARY KEY": "nr bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
@@ -50,9 +51,7 @@ class PostgresStore(Store):
         Secret that signs all rows.
     """
 
-    def __init__(
-        self, address: str, name: str, synchronous: str, timeout: float, key: bytes | None = None
-    ) -> None:
+    def __init__(self, address: str, name: str, synchronous: str, timeout: float, key: bytes | None = None) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             text = f"name must be lower-case letters, digits and _, at most 41, got {name!r}"
             raise ParameterError(text, code="wrong-type", argument="name", value=name)
@@ -84,7 +83,9 @@ class PostgresStore(Store):
                 rows = self._reader.execute(
                     "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", [self._schema]
                 ).fetchall()
-            missing = {name for name, sql in TABLES.items() if sql.startswith("CREATE TABLE")} - {name for (name,) in rows}
+            missing = {name for name, sql in TABLES.items() if sql.startswith("CREATE TABLE")} - {
+                name for (name,) in rows
+            }
             if missing:
                 raise self.damaged(f"its {sorted(missing)[0]!r} is not that of a journal")
             with self.reading():
@@ -97,7 +98,10 @@ class PostgresStore(Store):
         while True:
             try:
                 connection = self._psycopg.connect(
-                    self._address, autocommit=True, connect_timeout=max(2, int(self.timeout)), application_name="prudent"
+                    self._address,
+                    autocommit=True,
+                    connect_timeout=max(2, int(self.timeout)),
+                    application_name="prudent",
                 )
                 break
             except self._psycopg.OperationalError as error:
@@ -179,7 +183,9 @@ class PostgresStore(Store):
         with self._lock, self._translating():
             self._local.depth = 1
             try:
-                found: list[tuple[Entry, Taken | None]] = self._retrying(lambda: super(PostgresStore, self).following(seq, limit))
+                found: list[tuple[Entry, Taken | None]] = self._retrying(
+                    lambda: super(PostgresStore, self).following(seq, limit)
+                )
             finally:
                 self._local.depth = 0
         return found
@@ -202,12 +208,7 @@ class PostgresStore(Store):
         with self._translating():
             if self._writer is None or self._writer.closed:
                 self._writer = self._connected(listen=False)
-            new = [each for job in jobs for each in job.decisions]
-            known = {each.row.stream for each in new} <= self._streams
-            if known and all(job.plan is None and job.snapshot is None for job in jobs) and all(each.row.key is None for each in new):
-                with self._writer.pipeline():  # nothing is read: one round trip
-                    super()._commit(jobs, chain)
-            else:
+            with self._writer.pipeline():  # a round trip where something is read, and one for the rest
                 super()._commit(jobs, chain)
 
     def _turn(self, wanted: Sequence[Place]) -> Turn:
@@ -218,12 +219,11 @@ class PostgresStore(Store):
         asked = "(SELECT DISTINCT * FROM unnest(%s::bigint[], %s::bigint[]) AS w (stream, number)) AS w"
         kinds: list[tuple[type[Any], str]] = [(Taken, "decision"), (Entry, "entry"), (Report, "report")]
         found = []
-        with self._writer.pipeline():
-            end = self._writer.execute("SELECT seq, signature FROM entry ORDER BY seq DESC LIMIT 1")
-            for kind, table in kinds:
-                names = ", ".join(f"t.{name}" for name in (*kind._fields, "checksum"))
-                query = f"SELECT {names} FROM {asked} JOIN {table} AS t ON t.stream = w.stream AND t.number = w.number"
-                found.append(self._writer.execute(query, [streams, numbers]))
+        end = self._writer.execute("SELECT seq, signature FROM entry ORDER BY seq DESC LIMIT 1")
+        for kind, table in kinds:
+            names = ", ".join(f"t.{name}" for name in (*kind._fields, "checksum"))
+            query = f"SELECT {names} FROM {asked} JOIN {table} AS t ON t.stream = w.stream AND t.number = w.number"
+            found.append(self._writer.execute(query, [streams, numbers]))
         rows = end.fetchall()
         if not rows:
             raise self.damaged("it holds no entries")
@@ -256,7 +256,9 @@ class PostgresStore(Store):
         state = getattr(error, "sqlstate", None) or ""
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if state in ("55P03", "57014"):
-            return self.failed(f"another process held the lock for more than {self.timeout:g} s; try again", "lock-timeout")
+            return self.failed(
+                f"another process held the lock for more than {self.timeout:g} s; try again", "lock-timeout"
+            )
         if state.startswith("53"):
             code = "disk-full" if state == "53100" else "store-full"
             return self.failed(f"the server has no room left ({text}); acknowledged events are kept", code)
