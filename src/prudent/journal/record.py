@@ -161,6 +161,7 @@ class JournalRecord(StoredBandit):
             "intercept": bandit.intercept,
             "arms": values["arms"],
             "rewards": bandit.reward_kind,
+            "noise_sd": values["belief"].get("noise_sd"),
             "settings": values["settings"],
             "half_life": values["half_life"],
             "window": self._store.settings.get("window"),

@@ -338,7 +338,8 @@ class Store(ABC):
         if turn.held:
             self.execute_many(
                 f"INSERT INTO report ({_REPORT}, checksum) VALUES (?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT (stream, number, place) DO UPDATE SET time = excluded.time, reward = excluded.reward, checksum = excluded.checksum",
+                "ON CONFLICT (stream, number, place) DO UPDATE SET time = excluded.time, reward = excluded.reward, "
+                "checksum = excluded.checksum",
                 [(*report, checksum_of(report)) for report in turn.held],
             )
         if rows or turn.held:
