@@ -37,7 +37,7 @@ DEFAULT: dict[str, float] = {
     "bandit.batch": 3.0,
     "shared.items": 2.0,
     "shared.clicks": 3.0,
-    "journal": 3.0,
+    "journal": 40.0,
     "off_policy": 5.0,
     "rl.in_a_loop": 3.0,
     "rl.sweeps": 18.0,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ import numpy as np
 from prudent.bandits import LinearBandit
 from prudent.journal import Journal
 
-from ._timing import Row, median_times
+from ._journal_writers import measured, server
+from ._timing import Row, absent, median_times
 
 N_ARMS, DIM, STEPS, BURST = 20, 20, 2000, 100
 
@@ -52,6 +55,78 @@ def run() -> list[Row]:
         for live in lives.values():
             live.close()
     plain, normal, together, full, learn = (each / BURST for each in (plain, normal, together, full, learn))
+    return [*_single(plain, normal, together, full, learn), *clicks(), *writers()]
+
+
+def clicks() -> list[Row]:
+    """Return what clicks without context cost, against a context of one feature."""
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        lives = []
+        for dim in (0, 1):
+            live = Journal(
+                Path(folder) / str(dim), LinearBandit(5, dim, rewards="bernoulli", rng=1), synchronous="NORMAL"
+            )
+            for i in range(50):
+                live.reward(live.select(np.ones(dim)).id, i % 2)
+            lives.append((live, np.ones(dim)))
+        jobs = [lambda live=live, point=point: [live.select(point) for _ in range(BURST)] for live, point in lives]
+        times = [each / BURST for each in median_times(*jobs, repeats=10, clock=time.thread_time)]
+        for live, _ in lives:
+            live.close()
+    note = "against a context of one feature, five arms"
+    return [
+        Row("a click without context", times[0], times[1], ">= 1/4", times[1] >= 0.25 * times[0], note, counts=False)
+    ]
+
+
+def writers() -> list[Row]:
+    """Return pairs of select and reward a second of 1, 2 and 4 writers, and the worst select, in each store."""
+    bandit, rows = trained()[0], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "shared"
+        Journal(path, bandit, synchronous="NORMAL").close()
+        rows += _writers("SQLite, NORMAL", lambda: Journal(path, synchronous="NORMAL"))
+    try:
+        made = server()
+    except Exception as error:  # no server, or no psycopg
+        return [*rows, absent("  PostgreSQL", error)]
+    try:
+        for mode in ("NORMAL", "FULL"):
+            name = mode.lower()
+            Journal(made.address, bandit, name=name, synchronous=mode).close()
+            opened = partial(Journal, made.address, name=name, synchronous=mode)
+            rows += _writers(f"PostgreSQL, {mode}", opened, scales=True)
+    finally:
+        made.close()
+    return rows
+
+
+def _writers(name: str, opened: Callable[[], Journal], scales: bool = False) -> list[Row]:
+    found = {count: measured(opened, count, DIM) for count in (1, 2, 4)}
+    alone, rows = found[1][0], []
+    for count, (pairs, worst) in found.items():
+        wanted = scales and count == 4
+        rows += [
+            Row(
+                f"{name}, {count} writers",
+                pairs,
+                alone,
+                ">= one writer" if wanted else "for the record",
+                not wanted or pairs >= alone,
+                "pairs of select and reward a second, against one writer",
+                unit="/s",
+                higher=True,
+                compared=False,
+                counts=wanted,
+            ),
+            Row("  worst select", worst, 0.1, "<= 100 ms", worst <= 0.1, fixed=True, compared=False),
+        ]
+    return rows
+
+
+def _single(plain: float, normal: float, together: float, full: float, learn: float) -> list[Row]:
+    """Return the rows of one process."""
     return [
         Row(
             "a decision, NORMAL",

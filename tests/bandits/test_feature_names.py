@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from _learned import learned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from _learned import learned
 from refusals import refused
 
 import prudent as pr

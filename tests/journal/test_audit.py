@@ -109,7 +109,7 @@ def test_a_signed_journal_goes_on_with_its_key_only(path):
     with Journal(path, key=KEY) as live:
         before = live.signature
         assert live.reward("unknown", 1.0) == "unknown"
-        decision = live.select([1.0, 2.0])
+        live.select([1.0, 2.0])
         assert live.signature == before  # that of the log
         assert len(live.signature) == 64
         found = live.verify()

@@ -23,10 +23,10 @@ from _child import environment
 from _disk import Disk
 from _learned import learned
 from _rewrite import rewrite
-from refusals import refused, warned
+from refusals import refused
 
 from prudent.bandits import BanditSettings, Decay, LinearBandit, brps_cmab, brps_cmab_clipped
-from prudent.errors import DataError, JournalError, ParameterError, PrudentError, PrudentWarning, StateFileError
+from prudent.errors import DataError, JournalError, ParameterError, PrudentError, StateFileError
 from prudent.journal import Journal
 
 FAST = {"synchronous": "NORMAL"}

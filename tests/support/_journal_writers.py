@@ -266,7 +266,8 @@ def check(path, said, kind, server):
         assert learned(live.bandit) == learned(plain)
         assert live.verify() == len(tables["decision"])
     counts = Counter(words[0] for words in said)
-    return f"{counts['decision']} of {len(decisions)} decisions, {len(learned_once)} of {len(rewards)} rewards acknowledged"
+    told = f"{counts['decision']} of {len(decisions)} decisions"
+    return f"{told}, {len(learned_once)} of {len(rewards)} rewards acknowledged"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from .._support.locks import Changing
 from .._support.memory import require_memory
 from .._support.state import Arrays
 from ..data.features import PLAIN, read_named
-from ..data.source import context_columns
+from ..data.log_files import logged
 from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
@@ -26,7 +26,7 @@ from .belief.arms import ArmBelief
 from .belief.beta import BetaArms
 from .belief.gaussian import GaussianArms
 from .belief.glm import LINKS, GlmArms
-from .checks import refuse_noise, settings_of
+from .checks import options_of, refuse_noise, settings_of
 from .checkup import Checkup, checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
@@ -176,7 +176,8 @@ class LinearBandit(NamedArms):
         ----------
         log : TableLike
             Sequence of such rows, or a table with columns ``context``, ``arm`` and ``reward``. Of a table without
-            ``context``, ``features=[...]`` names the columns that make it.
+            ``context``, ``features=[...]`` names the columns that make it. Of what a ``Journal`` has exported, arms,
+            names of features, kind of rewards and settings are those of the journal, unless `options` say otherwise.
         arms : int or iterable of str or int, optional
             The arms. The default is those of the log in order of appearance.
         **options : object
@@ -198,7 +199,10 @@ class LinearBandit(NamedArms):
         >>> bandit.pulls
         {'a': 1, 'b': 1}
         """
-        contexts, pulled, rewards = context_columns(log, options.get("features"), "arm", "reward")
+        about, (contexts, pulled, rewards) = logged(log, options.get("features"), "arm", "reward")
+        if about is not None:
+            options = options_of(about, options)
+            arms = list(dict.fromkeys([*about["arms"], *map(plain_name, pulled)])) if arms is None else arms
         named = read_named(contexts, None, "context")
         points = finite_array(contexts, "context", ndim=2) if named is None else named.values
         if arms is None:

@@ -10,7 +10,7 @@ import numpy as np
 from .._support.checks import FloatArray, instance_of
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
-from ..schedules import Schedule
+from ..schedules import Schedule, named_schedule
 from .settings import BanditSettings
 
 
@@ -44,3 +44,14 @@ def item_prior(precision: Any, dim: int, intercept: bool) -> FloatArray:
         prior[1:, 1:] = LinearGaussianPosterior(dim, precision).prior
         return prior
     return LinearGaussianPosterior(size, precision).prior
+
+
+def options_of(about: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the bandit that wrote an exported log, where ``options`` do not say otherwise."""
+    settings = dict(about["settings"])
+    if isinstance(settings["alpha"], dict):
+        settings["alpha"] = named_schedule(settings["alpha"])
+    found = {name: about[name] for name in ("features", "rewards", "intercept", "noise_sd") if name in about}
+    if "alpha" not in options:
+        found["settings"] = BanditSettings(**settings)
+    return found | options

@@ -116,8 +116,8 @@ class NamedFeatures(Guarded):
         if named is not None:
             if labels is None and self._learned_by_position:
                 message = (
-                    "context has names, and this bandit has learned from contexts without: it cannot know which name is "
-                    "which position. Say it with name_features([...]), the names in the order of positions"
+                    "context has names, and this bandit has learned from contexts without: it cannot know which name "
+                    "is which position. Say it with name_features([...]), the names in the order of positions"
                 )
                 raise DataError(message, code="learned-by-position", argument="context")
             context, labels = named

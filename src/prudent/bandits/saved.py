@@ -272,11 +272,11 @@ class SavedBandit(NamedFeatures):
         """
         with self._lock:
             self._decisions = whole_number(decisions, "decisions", 0, LARGEST_COUNT)
-            own = getattr(self._belief, "tries", None)
+            own, pulls = getattr(self._belief, "tries", None), self._belief.pulls
             for arm, count in tries.items():
                 row = self._index.get(arm)
-                if row is not None and own is not None:
-                    own[row] = whole_number(count, "tries", 0, LARGEST_COUNT)
+                if row is not None and own is not None:  # a reward without a decision counts as one
+                    own[row] = max(whole_number(count, "tries", 0, LARGEST_COUNT), int(pulls[row]))
             self._went_on()
         return self
 

@@ -24,7 +24,8 @@ from .._support.locks import Changing
 from .._support.memory import require_memory
 from .._support.state import Arrays
 from ..data.features import Names, read_named
-from ..data.source import context_columns, is_table
+from ..data.log_files import about_of, logged
+from ..data.source import is_table
 from ..errors import DataError, ParameterError
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
@@ -33,7 +34,7 @@ from .base import Bandit
 from .belief.glm import LINKS
 from .belief.glm_items import GlmItems
 from .belief.items import GaussianItems, ItemBelief
-from .checks import item_prior, refuse_noise, settings_of
+from .checks import item_prior, options_of, refuse_noise, settings_of
 from .checkup import Checkup, item_checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
@@ -195,7 +196,8 @@ class SharedLinearBandit(Bandit):
         >>> SharedLinearBandit.from_log(log, offsets=True).n_rewards
         2
         """
-        contexts, arms, rewards = _log_columns(log, options.get("features"))
+        about, contexts, arms, rewards = _log_columns(log, options.get("features"))
+        options = options if about is None else options_of(about, options)
         named = read_named(contexts, None, "context")
         if named is None:
             contexts = finite_array([list(point) for point in contexts], "context", ndim=2)
@@ -513,7 +515,7 @@ class SharedLinearBandit(Bandit):
         self._index |= {name: row for row, name in enumerate(names, len(self._index))}
 
     def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
-        contexts, _, rewards = _log_columns(log, self.features)
+        _, contexts, _, rewards = _log_columns(log, self.features)
         points, labels = super()._read(contexts, (2,))
         values = self._checked_rewards(rewards, (len(points),))
         return self._belief.with_constant(points), np.zeros(len(points), dtype=np.int64), values, labels
@@ -574,12 +576,14 @@ class SharedLinearBandit(Bandit):
         )
 
 
-def _log_columns(log: Any, features: Any) -> tuple[Any, Any, Any]:
-    """Return contexts, arms (None if the log names none) and rewards of a log."""
-    if is_table(log):
+def _log_columns(log: Any, features: Any) -> tuple[Any, Any, Any, Any]:
+    """Return what a log says of itself, contexts, arms (None if the log names none) and rewards."""
+    if about_of(log) is not None:
+        named = True
+    elif is_table(log):
         named = "arm" in log
     else:
         log = list(log) if isinstance(log, Iterable) else log
         named = isinstance(log, list) and bool(log) and isinstance(log[0], Sequence) and len(log[0]) == 3
-    contexts, *arms, rewards = context_columns(log, features, *(["arm"] if named else []), "reward")
-    return contexts, arms[0] if arms else None, rewards
+    about, (contexts, *arms, rewards) = logged(log, features, *(["arm"] if named else []), "reward")
+    return about, contexts, arms[0] if arms else None, rewards

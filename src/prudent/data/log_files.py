@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
+from .source import context_columns
 
 META = "prudent"  # name of the metadata of a Parquet file, and of the attribute of a DataFrame
 _SCHEMA = 1
@@ -26,7 +27,7 @@ def beside(path: Path) -> Path:
 def about_of(log: Any) -> dict[str, Any] | None:
     """Return what a log says of itself; None if it says nothing.
 
-    A log is a file that ``Journal.export`` wrote, a DataFrame of ``Journal.to_pandas``, a table of pyarrow, or a Journal.
+    A log is a file that ``Journal.export`` wrote, a DataFrame of ``Journal.to_pandas``, a pyarrow table, or a Journal.
     """
     found: Any = None
     if isinstance(log, (str, os.PathLike)):
@@ -57,3 +58,36 @@ def about_of(log: Any) -> dict[str, Any] | None:
 
 def _metadata(schema: Any) -> Any:
     return (getattr(schema, "metadata", None) or {}).get(META.encode())
+
+
+def logged(log: Any, features: Any, *names: str) -> tuple[dict[str, Any] | None, list[Any]]:
+    """Return what a log says of itself, and its contexts and further columns, of which the last are the rewards.
+
+    Of a log that was exported, rows without a reward are left out, and contexts have the names of their features.
+    """
+    about = about_of(log)
+    if about is None:
+        return None, context_columns(log, features, *names)
+    table = log.to_pandas() if callable(getattr(log, "about", None)) else log
+    columns = context_columns(table, None, *names)
+    kept = [i for i, reward in enumerate(columns[-1]) if reward not in (None, "") and reward == reward]
+    contexts, *others = ([column[i] for i in kept] for column in columns)
+    contexts = [json.loads(each) if isinstance(each, str) else list(each) for each in contexts]
+    others[-1] = [float(reward) for reward in others[-1]]
+    if len(others) > 1:
+        others[0] = _arms(others[0], about.get("arms") or [])
+    known = about.get("features")
+    if features is not None and known is not None and sorted(features) != sorted(known):
+        text = f"features are {list(features)}, and those of the log are {known}"
+        raise DataError(text, code="different-features", argument="features")
+    named: Any = contexts if known is None else {name: [row[i] for row in contexts] for i, name in enumerate(known)}
+    return about, [named, *others]
+
+
+def _arms(found: list[Any], known: list[Any]) -> list[Any]:
+    """Return arms as they were; names of several types are JSON in a Parquet file, and all are text in a CSV file."""
+    names = set(known)
+    if all(arm in names for arm in found):
+        return found
+    texts: dict[Any, Any] = {json.dumps(arm): arm for arm in known} | {str(arm): arm for arm in known}
+    return [texts.get(arm, arm) for arm in found]

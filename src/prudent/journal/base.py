@@ -24,7 +24,7 @@ from ..errors import ParameterError, PrudentError, PrudentWarning, StateFileErro
 from ..types import PathLike
 from .codec import CALLS, AnyBandit, bandit_of, reward_number, warm_up
 from .replica import Replica
-from .store import Entry, Job, Turn, is_address, store_of
+from .store import Entry, Job, Turn, store_of
 from .turns import Sweeper, Window
 from .writer import GroupWriter
 
@@ -123,7 +123,7 @@ class StoredBandit:
         """Take the window of the journal; raise if another one was asked for."""
         found = {name: self._store.settings.get(name) for name in ("window", "default", "provisional")}
         if self._asked is not None and self._asked != found:
-            text = f"window of the journal {self.path} is {found}, got {self._asked}: leave it out, or start another journal"
+            text = f"window of {self.path} is {found}, got {self._asked}: leave it out, or start another journal"
             raise ParameterError(text, code="window-mismatch", argument="window", path=self.path)
         self._window = Window.of(found)
         self._sweeper = None if self._window is None else Sweeper(self._window)

@@ -79,7 +79,8 @@ class Codec:
             eligible = None
         else:
             context = decision.context.astype("<f8", copy=False).tobytes()
-            eligible = None if arms is bandit.arms or arms == bandit.arms else json.dumps(arms)
+            every = bandit.arms if isinstance(bandit, LinearBandit) else None
+            eligible = None if arms is every or arms == every else json.dumps(arms)
         taken = Taken(
             arm=_name_json(arm),
             arms=eligible,

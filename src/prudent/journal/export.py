@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .._support.files import replacing
-from ..data.log_files import META, beside
 from ..bandits.decision import Arm
+from ..data.log_files import META, beside
 from ..errors import ParameterError
 from ..types import PathLike
 

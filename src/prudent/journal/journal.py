@@ -27,7 +27,7 @@ from ..types import ContextLike
 from .base import counting
 from .codec import clock_of, propensity_of, reward_number
 from .record import JournalRecord
-from .store import Job, New, Taken, id_of, place_of
+from .store import Entry, Job, New, Taken, id_of, place_of
 from .turns import rewards
 
 _STEP = 500  # entries that are learned before one decision, at most
@@ -50,7 +50,7 @@ class Journal(JournalRecord):
         Starts a new journal, with a copy of this bandit. An existing journal needs none, and refuses one that does not
         fit (other arms, features, settings, or rewards learned elsewhere).
     synchronous : {"FULL", "NORMAL"}, default="FULL"
-        With ``"NORMAL"`` the last calls before a power cut may be lost, never the store; calls are several times faster.
+        With ``"NORMAL"`` the last calls before a power cut may be lost, never the store; calls are much faster.
     snapshot_every : int, default=10000
         Number of rewards between snapshots.
     timeout : float, default=30
@@ -297,8 +297,8 @@ class Journal(JournalRecord):
         """
         chance = positive(propensity, "propensity")
         if chance > 1.0:
-            text = f"propensity must be a probability, got {propensity!r}"
-            raise ParameterError(text, code="probability-range", argument="propensity", value=propensity)
+            message = f"propensity must be a probability, got {propensity!r}"
+            raise ParameterError(message, code="probability-range", argument="propensity", value=propensity)
         text, digest = _note_text(note)
 
         def decide(bandit: Any) -> New:
@@ -361,17 +361,22 @@ class Journal(JournalRecord):
         plan = rewards(places, values, self._stream, time.time(), self._window)
         wanted = [place for place in places if place is not None]
         answers = self._write(Job(plan=plan, wanted=wanted)).result
-        failed = self._learn([answer.seq for answer in answers if answer.seq is not None])
-        statuses = [failed.get(answer.seq, answer.status) for answer in answers]
+        failed = self._learn([(answer.entry, answer.taken) for answer in answers if answer.entry is not None])
+        statuses = [answer.status if answer.entry is None else failed.get(answer.entry.seq, "ok") for answer in answers]
         return statuses if several else statuses[0]
 
-    def _learn(self, entries: list[int]) -> dict[int | None, str]:
+    def _learn(self, entries: list[tuple[Entry, Taken | None]]) -> dict[int, str]:
         """Learn up to these entries, and return those that were not learned, with the reason."""
         if not entries:
             return {}
+        numbers, replica = [entry.seq for entry, _ in entries], self._replica
         with self._lock:
-            self._current(None)
-            return {seq: self._unlearned.pop(seq) for seq in entries if seq in self._unlearned}
+            self._require_open()
+            if replica.bandit is not None and numbers == list(range(replica.seq + 1, replica.seq + 1 + len(numbers))):
+                replica.learn(entries)  # nobody else has written: they need not be read
+            elif replica.seq < max(numbers) or replica.bandit is None:
+                self._current(None)
+            return {seq: self._unlearned.pop(seq) for seq in numbers if seq in self._unlearned}
 
     def expire(self, now: datetime | float | None = None) -> int:
         """Close the windows that have ended: learn what was reported, or the default.
@@ -507,13 +512,10 @@ def _note_text(note: Mapping[str, Any] | None) -> tuple[str | None, bytes | None
     if note is None:
         return None, None
     try:
-        values = dict(instance_of(note, "note", Mapping))
-        if not all(isinstance(name, str) for name in values):
+        if not isinstance(note, Mapping) or not all(isinstance(name, str) for name in note):
             raise TypeError("names must be strings")
-        text = json.dumps({"salt": secrets.token_hex(16), "note": values}, allow_nan=False)
+        text = json.dumps({"salt": secrets.token_hex(16), "note": dict(note)}, allow_nan=False)
     except (TypeError, ValueError) as error:
-        if isinstance(error, ParameterError):
-            raise
         message = f"note must be a mapping of strings to what JSON can hold, got {note!r} ({error})"[:300]
         raise ParameterError(message, code="wrong-type", argument="note") from None
     return text, hashlib.sha256(text.encode()).digest()

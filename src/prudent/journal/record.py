@@ -161,6 +161,7 @@ class JournalRecord(StoredBandit):
             "intercept": bandit.intercept,
             "arms": values["arms"],
             "rewards": bandit.reward_kind,
+            "noise_sd": values["belief"].get("noise_sd"),
             "settings": values["settings"],
             "half_life": values["half_life"],
             "window": self._store.settings.get("window"),
@@ -300,7 +301,9 @@ class JournalRecord(StoredBandit):
         ParameterError
             If `note` is empty: it would match all notes.
         """
-        wanted = dict(instance_of(note, "note", Mapping))
+        if not isinstance(note, Mapping):
+            raise ParameterError(f"note must be a mapping, got {note!r}", code="wrong-type", argument="note")
+        wanted = dict(note)
         if not wanted:
             raise ParameterError("note is empty: it would match all notes", code="empty", argument="note")
         self._require_writable()

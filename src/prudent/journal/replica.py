@@ -1,11 +1,11 @@
-"""The bandit of a journal: rebuilt from a snapshot and the entries of the log after it, and kept up to date with both."""
+"""The bandit of a journal: rebuilt from a snapshot and the entries of the log after it, and kept up to date."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ class Lag(NamedTuple):
 
 
 class Replica:
-    """The bandit after entry ``seq`` of the log, None if it must be rebuilt. Its caller holds the lock of the journal."""
+    """The bandit after entry ``seq`` of the log, None if it must be rebuilt. Callers hold the lock of the journal."""
 
     codec: Codec  # of this kind of bandit, set with the first snapshot
 
@@ -96,18 +96,22 @@ class Replica:
                     raise
                 self._rebuild()  # another process has dropped it
                 continue
-            bandit, self.bandit = self.bandit, None  # to be rebuilt if something interrupts this
-            assert bandit is not None
-            for entry, taken in found:
-                status = self.apply(bandit, entry, taken)
-                self.seq = entry.seq
-                self.applied(bandit, entry, status)
-            self.bandit = bandit
+            self.learn(found)
             left = None if left is None else left - len(found)
             if len(found) < CHUNK:
                 break
             progress.show(f"entry {self.seq}")
         progress.close()
+
+    def learn(self, found: Sequence[tuple[Entry, Taken | None]]) -> None:
+        """Apply the entries that come next."""
+        bandit, self.bandit = self.bandit, None  # to be rebuilt if something interrupts this
+        assert bandit is not None
+        for entry, taken in found:
+            status = self.apply(bandit, entry, taken)
+            self.seq = entry.seq
+            self.applied(bandit, entry, status)
+        self.bandit = bandit
 
     def apply(self, bandit: AnyBandit, entry: Entry, taken: Taken | None) -> str:
         """Apply an entry to a bandit; return what became of a reward, ``"ok"`` of another entry."""
@@ -180,7 +184,7 @@ class Replica:
         if self.bandit is None:
             return
         first = self._store.settings.get("clock") or {"decisions": 0, "tries": []}
-        tries = Counter({arm: count for arm, count in first["tries"]}) + self._own
+        tries = Counter(dict(first["tries"])) + self._own
         for name, count in self._others.items():
             with suppress(TypeError, ValueError):  # of a row that is damaged
                 tries[json.loads(name or "")] += count

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .store import Place, Report, Taken, Turn
+from .store import Entry, Place, Report, Taken, Turn
 
 _LATE = 3600.0  # seconds by which a decision may become visible after decisions that are younger
 _EXPIRED = json.dumps({"expired": True})
@@ -38,10 +38,11 @@ class Window(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of a report, and the entry to be learned before it is known whether the arm is there."""
+    """What became of a report, and the entry to be learned, with its decision."""
 
     status: str
-    seq: int | None = None
+    entry: Entry | None = None
+    taken: Taken | None = None
 
 
 def rewards(
@@ -65,10 +66,10 @@ def _rewarded(turn: Turn, place: Place, value: float, writer: int, at: float, wi
     known, held = turn.rewards.get(place), turn.reports.get(place)
     if known is not None:
         if known[1] == at and (known.writer, known.reward) == (writer, value):  # written before the connection broke
-            return Answer("ok", known.seq)
+            return Answer("ok", known, taken)
         return Answer("late" if known.options == _EXPIRED else "duplicate")
     if window is None:
-        return Answer("ok", append_reward(turn, place, value, writer, at))
+        return Answer("ok", append_reward(turn, place, value, writer, at), taken)
     if at >= taken.time + window.seconds:
         return Answer("duplicate" if held is not None else "late")
     if held is not None and not window.provisional:
@@ -77,10 +78,10 @@ def _rewarded(turn: Turn, place: Place, value: float, writer: int, at: float, wi
     return Answer("ok" if held is None else "revised")
 
 
-def append_reward(turn: Turn, place: Place, value: float, writer: int, at: float, options: str | None = None) -> int:
-    """Append a reward to the log and return the number of its entry."""
+def append_reward(turn: Turn, place: Place, value: float, writer: int, at: float, options: str | None = None) -> Entry:
+    """Append a reward to the log and return its entry."""
     names = dict(zip(("stream", "number", "place"), place, strict=True))
-    return turn.append("reward", writer, at, reward=value, options=options, **names).seq
+    return turn.append("reward", writer, at, reward=value, options=options, **names)
 
 
 def positions(taken: Taken) -> int:

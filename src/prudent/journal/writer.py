@@ -72,7 +72,7 @@ class GroupWriter:
             return work()
 
     def rest(self, patience: float) -> bool:
-        """Commit what is in the queue and let nobody commit until ``go_on``; return whether it could in so many seconds."""
+        """Commit what is in the queue and let nobody commit until ``go_on``; return False if that takes too long."""
         if not self._turn.acquire(timeout=patience):
             return False
         try:

@@ -1,9 +1,9 @@
 """The chance of each of k Beta-distributed arms to have the highest score, in one pass over panels of log odds.
 
-In log odds t the density of an arm is exp(g(t)), g(t) = a t - (a + b) log(1 + e^t) - log B(a, b): smooth, concave in the
-logarithm, with tails of slope a and -b. Panels with 16 Gauss-Legendre nodes are so short that every density that is not
-negligible there is a polynomial to rounding. Its cdf at the nodes is the integral of the same polynomial, by a matrix
-of weights, so that no incomplete beta function is evaluated: a cost of one exponential for each node and arm.
+In log odds t the density of an arm is exp(g(t)), g(t) = a t - (a + b) log(1 + e^t) - log B(a, b): smooth, concave in
+the logarithm, with tails of slope a and -b. Panels with 16 Gauss-Legendre nodes are so short that every density that is
+not negligible there is a polynomial to rounding. Its cdf at the nodes is the integral of the same polynomial, by a
+matrix of weights, so that no incomplete beta function is evaluated: the cost is one exponential for each node and arm.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def highest_chances(
 ) -> None:
     """Write the chance [k] of each arm to have the highest score.
 
-    A score is the ``place``-th lowest of ``n`` draws in log odds; ``logs`` [k] are the logarithms of the beta functions,
+    A score is the ``place``-th lowest of ``n`` draws in log odds; ``logs`` [k] are the logarithms of beta functions,
     ``log_order`` that of B(place, n - place + 1).
     """
     k, size = a.shape[0], nodes.shape[0]

@@ -9,7 +9,7 @@ t = log(x / (1 - x)), which are numbers where chances round to 0 or 1.
 
 Scores are independent: the chance that arm a is the highest is the integral over t of its density times the product of
 the others' cdfs. In t all densities are smooth. ``prudent.bandits.kernels.highest`` integrates them in microseconds.
-The chances must sum to one: what is missing is their error. Where that shows (sums of logarithms of millions are rounded)
+The chances must sum to one: what is missing is their error. Where that shows, with millions of rewards,
 cdfs are incomplete beta functions instead. Each density is wide where its own quantiles are, so the quantiles of all
 arms are the edges of Gauss-Legendre panels.
 """

@@ -1,7 +1,7 @@
 """Where a journal keeps its decisions and rewards: one interface, in SQLite for one machine or PostgreSQL for many.
 
-**Decisions need no order, rewards do.** What a bandit has learned is a function of the rewards, and of calls that change
-it, in the order of the *log*. A decision changes nothing that others learn from. So there are two tables:
+**Decisions need no order, rewards do.** What a bandit has learned is a function of the rewards, and of calls that
+change it, in the order of the *log*. A decision changes nothing that others learn from. So there are two tables:
 
     entry      the log: seq = 0, 1, 2, ... without gaps; start, rewards, calls that change the bandit
     decision   stream and number, without any order; and with it what makes the decision repeatable

@@ -14,43 +14,13 @@ from typing import Any
 
 from ...errors import JournalError, ParameterError, StateFileError
 from .rows import Entry, Place, Report, Taken, checksum_of, content_of, fault_of
+from .tables import CHANGES, VERSION
 
-VERSION = 1
 CHUNK = 2000  # rows read at a time
 _SNAPSHOTS = 64  # kept at most, the first and the last two always
-CHANGES = "kind <> 'reward'"
 _DECISION = ", ".join(Taken._fields)
 _ENTRY = ", ".join(Entry._fields)
 _REPORT = ", ".join(Report._fields)
-TABLES = {
-    "journal": "CREATE TABLE journal (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "stream": "CREATE TABLE stream (stream INTEGER PRIMARY KEY, time REAL NOT NULL, token BLOB NOT NULL)",
-    "decision": (
-        "CREATE TABLE decision (nr INTEGER PRIMARY KEY, stream INTEGER NOT NULL, number INTEGER NOT NULL, "
-        "time REAL NOT NULL, seq INTEGER NOT NULL, position INTEGER NOT NULL, arm TEXT, arms TEXT, context BLOB, "
-        "score REAL, propensity REAL, options TEXT, key TEXT, note BLOB, checksum INTEGER NOT NULL, signature BLOB)"
-    ),
-    "decision_id": "CREATE UNIQUE INDEX decision_id ON decision (stream, number)",
-    "decision_key": "CREATE UNIQUE INDEX decision_key ON decision (key) WHERE key IS NOT NULL",
-    "decision_time": "CREATE INDEX decision_time ON decision (time)",
-    "entry": (
-        "CREATE TABLE entry (seq INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, writer INTEGER NOT NULL, "
-        "stream INTEGER, number INTEGER, place INTEGER, reward REAL, arms TEXT, options TEXT, "
-        "checksum INTEGER NOT NULL, signature BLOB)"
-    ),
-    "reward_of": "CREATE UNIQUE INDEX reward_of ON entry (stream, number, place) WHERE stream IS NOT NULL",
-    "change": f"CREATE INDEX change ON entry (kind) WHERE {CHANGES}",
-    "report": (
-        "CREATE TABLE report (stream INTEGER NOT NULL, number INTEGER NOT NULL, place INTEGER NOT NULL, "
-        "time REAL NOT NULL, reward REAL NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (stream, number, place))"
-    ),
-    "note": (
-        "CREATE TABLE note (stream INTEGER NOT NULL, number INTEGER NOT NULL, text TEXT, erased REAL, "
-        "PRIMARY KEY (stream, number))"
-    ),
-    "content": "CREATE TABLE content (hash BLOB PRIMARY KEY, data BLOB NOT NULL)",
-    "snapshot": "CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, time REAL NOT NULL, state BLOB NOT NULL)",
-}
 
 
 @dataclass
@@ -367,8 +337,9 @@ class Store(ABC):
             self.execute_many(f"INSERT INTO entry ({_ENTRY}, checksum, signature) VALUES ({marks})", rows)
         if turn.held:
             self.execute_many(
-                f"INSERT INTO report ({_REPORT}, checksum) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (stream, number, place) "
-                "DO UPDATE SET time = excluded.time, reward = excluded.reward, checksum = excluded.checksum",
+                f"INSERT INTO report ({_REPORT}, checksum) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (stream, number, place) DO UPDATE SET time = excluded.time, reward = excluded.reward, "
+                "checksum = excluded.checksum",
                 [(*report, checksum_of(report)) for report in turn.held],
             )
         if rows or turn.held:
@@ -559,9 +530,9 @@ class Store(ABC):
         """Return decisions from a time to another without a learned reward, oldest first, with their positions."""
         names = ", ".join(f"d.{name}" for name in (*Taken._fields, "checksum"))
         query = (
-            f"SELECT d.nr, e.place, {names} FROM decision AS d LEFT JOIN entry AS e ON e.stream = d.stream AND e.number = "
-            "d.number WHERE d.time >= ? AND d.time < ? AND (d.time > ? OR d.nr > ?) AND (e.seq IS NULL OR d.options LIKE ?) "
-            "ORDER BY d.time, d.nr LIMIT ?"
+            f"SELECT d.nr, e.place, {names} FROM decision AS d "
+            "LEFT JOIN entry AS e ON e.stream = d.stream AND e.number = d.number WHERE d.time >= ? AND d.time < ? "
+            "AND (d.time > ? OR d.nr > ?) AND (e.seq IS NULL OR d.options LIKE ?) ORDER BY d.time, d.nr LIMIT ?"
         )
         found: list[tuple[Taken, int]] = []
         at, nr, full = after, -1, True
@@ -634,7 +605,7 @@ class Store(ABC):
             if not rows:
                 return
             at = rows[-1][:2]
-            yield rows  # type: ignore[misc]
+            yield rows
 
     def drop(self, before: float, last: int) -> int:
         """Delete decisions older than ``before`` and their rewards up to entry ``last``; return how many decisions."""

@@ -1,8 +1,8 @@
 """A store in one file: SQLite with a write-ahead log, for processes of one machine.
 
 Two connections, so that nobody who decides waits for the disk: one writes, one reads. Who wants to write asks again
-after a fraction of a millisecond: SQLite itself waits in steps of up to 100 ms, and one of four writers then waits for a
-second now and then. No error of sqlite3 leaves this module.
+after a fraction of a millisecond: SQLite itself waits in steps of up to 100 ms, and one of four writers then waits for
+a second now and then. No error of sqlite3 leaves this module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 from ...errors import ParameterError, PrudentError
 from ...types import PathLike
-from .base import TABLES, VERSION, Store
+from .base import Store
+from .tables import TABLES, VERSION
 
 _APPLICATION = int.from_bytes(b"prdj", "big")
 _PAGES = 4000  # size of the write-ahead log before it is copied to the database: 16 MB
