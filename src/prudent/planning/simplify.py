@@ -9,8 +9,8 @@ changes the states M gains about the sum over M of d(s) A(s, a), which one matri
 actions and places. The most promising ones are evaluated exactly.
 
 **Search.** Where all lists of k rules are few they are all evaluated: the list is the best of its length. Longer lists
-grow from the best ``BEAM`` of one rule less, and the best is improved by exchanging its rules one at a time. Such a list
-may not be the best; no list can be better by more than its own loss, which is the ``bound`` of the table.
+grow from the best ``BEAM`` of one rule less, and the best is improved by exchanging its rules one at a time. Such a
+list may not be the best; no list can be better by more than its own loss, which is the ``bound`` of the table.
 """
 
 from __future__ import annotations
