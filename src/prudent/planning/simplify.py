@@ -9,8 +9,8 @@ changes the states M gains about the sum over M of d(s) A(s, a), which one matri
 actions and places. The most promising ones are evaluated exactly.
 
 **Search.** Where all lists of k rules are few they are all evaluated: the list is the best of its length. Longer lists
-grow from the best ``BEAM`` of one rule less, and each is improved by exchanging its rules one at a time. Such a list
-may not be the best; no list can be better by more than its own loss, which is the ``bound`` of the table.
+grow from the best ``BEAM`` of one rule less, and the best is improved by exchanging its rules one at a time. Such a
+list may not be the best; no list can be better by more than its own loss, which is the ``bound`` of the table.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MOST_RULES = 12
 EXACT_LISTS = 4_000  # up to so many lists of a length, all are evaluated
 BEAM = 3  # lists that are kept of each length
-EXCHANGES = 3  # rounds in which rules of a list are exchanged
+EXCHANGES = 2  # rounds in which rules of a list are exchanged
 TRIED = 12  # lists that are evaluated for each list that grows
 MAX_CONDITIONS = 1_500  # conditions and pairs of them
 DENSE_NUMBERS = 10_000_000  # entries of a transition matrix that is kept dense
@@ -302,8 +302,7 @@ class _Search:
         """Return the most promising lists with one rule more, by first-order gains."""
         policy = self.policy(rules)
         value, visits = self._solve(policy, False), np.maximum(self._solve(policy, True), 0.0)
-        pairs = np.arange(self.mdp.admissible.size)
-        ahead = self.mdp.reward.reshape(-1) + self.mdp.discount * (self.mdp.transition[pairs] @ value)
+        ahead = self.mdp.reward.reshape(-1) + self.mdp.discount * (self.mdp.transition @ value)
         lead = ahead.reshape(self.mdp.admissible.shape) - value[:, np.newaxis]
         gain = np.where(self.mdp.admissible & ~self.over[:, np.newaxis], visits[:, np.newaxis] * lead, 0.0)
         free = np.ones(policy.size, dtype=np.bool_)
@@ -356,7 +355,7 @@ class _Search:
             ranked = sorted(dict.fromkeys(lists), key=lambda each: -self.worth(each))
             beam = ranked[:BEAM]
             if not exact:
-                beam = sorted((self.exchanged(each) for each in beam), key=lambda each: -self.worth(each))
+                beam = [self.exchanged(beam[0]), *beam[1:]]
             progress.show(f"{count} of {most} rules")
             found.append((beam[0], exact))
             if not self.conditions or self.worth(beam[0]) >= self.value - SETTLED * abs(self.value):
