@@ -38,7 +38,7 @@ from prudent.reproduction import (
     draws,
     error_rates,
     judge,
-    load,
+    load_datasets,
     rules,
     run,
 )
@@ -60,7 +60,7 @@ MARK = re.compile(r"(<!-- verdicts: (\w+) -->\n).*?(\n<!-- end -->)", flags=re.D
 
 def cases(results: Path) -> Iterator[tuple[str, str, str, Any, float, int]]:
     """Yield claim, reading, study, samples, error rate and replications at the first look of what rules judge."""
-    for name, data in load(results).items():
+    for name, data in load_datasets(results).items():
         study = STUDIES[name]
         for statement in study.claims:
             if statement.rule is None:
@@ -120,7 +120,7 @@ def rates(results: Path, workers: int, studies: int, file: Path) -> int:
     content = {
         "studies": studies,
         "promised": ERROR,
-        "scale": next(iter(load(results).values())).attrs["scale"],
+        "scale": next(iter(load_datasets(results).values())).attrs["scale"],
         "claims": {claim: record(its) for claim, its in found.items()},
     }
     write(file, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
@@ -144,7 +144,7 @@ def thresholds(results: Path, workers: int | None, simulate: bool) -> dict[str, 
 
     Other numbers of episodes have to be simulated; without that, claims at the end of a run have no rows.
     """
-    data = load(results)
+    data = load_datasets(results)
     found: dict[str, list[dict[str, Any]]] = {}
 
     def add(statement: Statement, threshold: str, verdicts: Mapping[str, str]) -> None:
@@ -177,7 +177,9 @@ def thresholds(results: Path, workers: int | None, simulate: bool) -> dict[str, 
             if episodes != scale.episodes:
                 folder = results / f"episodes-{episodes}"
                 run([name], replace(scale, episodes=episodes), folder, workers, int(data[name].attrs["seed"]))
-            for statement, claim in zip(STUDIES[name].claims, STUDIES[name].judge(load(folder)[name]), strict=True):
+            for statement, claim in zip(
+                STUDIES[name].claims, STUDIES[name].judge(load_datasets(folder)[name]), strict=True
+            ):
                 if statement.id not in found:
                     found.setdefault(f"{statement.id} ", []).append(
                         {"threshold": f"{episodes:,} episodes", **_verdicts(claim)}
@@ -190,7 +192,7 @@ def thresholds(results: Path, workers: int | None, simulate: bool) -> dict[str, 
 
 def summary(results: Path, workers: int | None, simulate: bool = True) -> dict[str, Any]:
     """Return what the pages say of the claims."""
-    datasets = load(results)
+    datasets = load_datasets(results)
     claims = judge(datasets)
     order = [statement.id for study in STUDIES.values() for statement in study.claims]
     recorded = [data.attrs for data in datasets.values()]

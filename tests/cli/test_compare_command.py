@@ -46,8 +46,8 @@ def run(*words):
 
 def test_a_new_log_is_read_like_the_old_one_and_compared(logs):
     out = logs / "policy"
-    run("solve", logs / "old.csv", "--discount", 0.9, "--truncated", "mean", "--columns", "state=state", "--alpha", "0.5",
-        "--draws", 100, "--out", out)  # fmt: skip
+    given = ("--discount", 0.9, "--truncated", "mean", "--alpha", "0.5", "--draws", 100)
+    run("solve", logs / "old.csv", *given, "--columns", "state=state", "--out", out)
     text = run("compare", out, logs / "new.csv", "--draws", 100, "--out", logs / "tables")
     assert "Transitions have changed" in text
     assert "s1" in text
@@ -61,8 +61,8 @@ def test_a_new_log_is_read_like_the_old_one_and_compared(logs):
 
 def test_the_state_map_of_the_old_log_is_used(logs):
     out = logs / "policy"
-    run("solve", logs / "old.csv", "--discount", 0.9, "--truncated", "mean", "--features", "level", "--states", "quantiles:3",
-        "--alpha", "0.5", "--draws", 100, "--out", out)  # fmt: skip
+    given = ("--discount", 0.9, "--truncated", "mean", "--alpha", "0.5", "--draws", 100)
+    run("solve", logs / "old.csv", *given, "--features", "level", "--states", "quantiles:3", "--out", out)
     saved = pr.load(out / "decision")
     assert saved.model.summary.state_map is not None
     text = run("compare", out, logs / "new.csv", "--draws", 100)

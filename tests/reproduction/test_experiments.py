@@ -22,7 +22,7 @@ from prudent.bandits import BanditSettings
 from prudent.envs import gaussian_bandit
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.planning.problem import BayesianRiskMDP
-from prudent.reproduction import SCALES, STUDIES, judge, load
+from prudent.reproduction import SCALES, STUDIES, judge, load_datasets
 from prudent.reproduction.rules import Verdict
 from prudent.reproduction.runs.base import grid, key
 from prudent.reproduction.runs.limit_law import TrueLake
@@ -42,7 +42,7 @@ BANDIT = ("TS-CMAB", "BRPS-CMAB 0.5", "BRPS-CMAB 0.8", "BRPS-CMAB 0.9")
 
 @pytest.fixture(scope="module")
 def results(tiny_run):
-    return load(tiny_run)
+    return load_datasets(tiny_run)
 
 
 # -- specs -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from refusals import refused
 import prudent
 from prudent._support.machine import machine
 from prudent.errors import DataError
-from prudent.reproduction import STUDIES, claims_latex, claims_table, judge, load, manifest, write_manifest
+from prudent.reproduction import STUDIES, claims_latex, claims_table, judge, load_datasets, manifest, write_manifest
 from prudent.reproduction.export import escaped
 from prudent.reproduction.manifest import differences
 
@@ -118,7 +118,7 @@ def test_differences_from_a_manifest(copy):
 
 
 def test_tables_have_every_interval(tiny_run):
-    claims = judge(load(tiny_run))
+    claims = judge(load_datasets(tiny_run))
     table = claims_table(claims)
     assert len(table) == sum(
         len(claim.evidence) + sum(len(other["evidence"]) for other in claim.readings) for claim in claims

@@ -29,7 +29,7 @@ from prudent.display.pages.frame import PAGE_COLOURS
 from prudent.display.style import COLOURS, agent_styles
 from prudent.display.words import number, plus_minus
 from prudent.errors import DataError
-from prudent.reproduction import STUDIES, load
+from prudent.reproduction import STUDIES, load_datasets
 from prudent.reproduction.report import build
 from prudent.reproduction.report.figures import KINDS
 from prudent.reproduction.report.page import VERDICTS
@@ -265,7 +265,7 @@ def test_other_datasets_in_the_folder_are_left_alone(tmp_path: Path, copy: Any) 
     xarray.Dataset({"loss": ("time", [1.0])}).to_netcdf(tmp_path / "mine.nc", engine="scipy")
     with refused(DataError, "missing-field", path=str(tmp_path / "mine.nc"), index="report"):
         build(tmp_path)
-    assert "mine" not in build(tmp_path, load(tmp_path)).read_text(encoding="utf-8")
+    assert "mine" not in build(tmp_path, load_datasets(tmp_path)).read_text(encoding="utf-8")
 
 
 def test_order_of_dimensions_does_not_matter(tmp_path: Path, copy: Any) -> None:

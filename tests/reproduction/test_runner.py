@@ -26,7 +26,7 @@ from refusals import refused
 from prudent._support import pool
 from prudent._support.output import write
 from prudent.errors import ParameterError, StoreError
-from prudent.reproduction import STUDIES, load, run
+from prudent.reproduction import STUDIES, load_datasets, run
 from prudent.reproduction import runner as module
 from prudent.reproduction.runner import conclude
 from prudent.reproduction.store import Store, missing
@@ -297,7 +297,7 @@ def test_a_damaged_dataset_is_named(tmp_path):
     go(tmp_path, ["optimal-policy"])
     (tmp_path / "optimal-policy.nc").write_bytes(b"CDF\x02 and no more")
     with refused(StoreError, "damaged-file", path=str(tmp_path / "optimal-policy.nc")):
-        load(tmp_path)
+        load_datasets(tmp_path)
 
 
 def test_damaged_times_of_a_run_are_no_obstacle(tmp_path):
@@ -308,9 +308,9 @@ def test_damaged_times_of_a_run_are_no_obstacle(tmp_path):
 
 def test_measured_times_are_kept_until_something_changes(tmp_path, monkeypatch):
     go(tmp_path, ["computing-time"])
-    first = load(tmp_path)["computing-time"].seconds
+    first = load_datasets(tmp_path)["computing-time"].seconds
     assert go(tmp_path, ["computing-time"]).steps == 0
-    assert load(tmp_path)["computing-time"].seconds.equals(first)
+    assert load_datasets(tmp_path)["computing-time"].seconds.equals(first)
     assert go(tmp_path, ["computing-time"], rng=8).steps > 0
     monkeypatch.setattr("prudent.__version__", "99.0")
     assert go(tmp_path, ["computing-time"]).steps > 0

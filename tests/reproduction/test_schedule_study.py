@@ -11,7 +11,7 @@ import xarray
 from scipy import stats
 
 import prudent as pr
-from prudent.reproduction import judge, load
+from prudent.reproduction import judge, load_datasets
 from prudent.reproduction.claims import BEYOND
 from prudent.reproduction.rules import Verdict
 from prudent.reproduction.studies.schedules import AGENTS, FIXED, LAKES, OPTIMIST, PROBLEMS, RIVERS, SCHEDULES, TS
@@ -24,7 +24,7 @@ LATE = np.array([1, 1_000, 10_000])
 
 @pytest.fixture(scope="module")
 def study(tiny_run):
-    return load(tiny_run)["schedules"]
+    return load_datasets(tiny_run)["schedules"]
 
 
 def test_the_dataset_is_the_simulators(study):

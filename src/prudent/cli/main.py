@@ -127,7 +127,7 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print files and claims as JSON.")] = False,
 ) -> None:
     """Run the paper's experiments and write datasets, claims and a report."""
-    from ..reproduction import load, run
+    from ..reproduction import load_datasets, run
     from ..reproduction.manifest import differences, write_manifest
 
     if any(":" in name for name in experiment or ()):
@@ -135,7 +135,7 @@ def reproduce(
     folder = Path("reproduction") / scale if out is None else out
     with Bar("experiments") as bar:
         files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
-    datasets = load(folder)
+    datasets = load_datasets(folder)
     claims, page = _conclude(folder, datasets)
     if manifest:
         files["manifest"] = write_manifest(folder, datasets)
@@ -200,14 +200,14 @@ def report(
 ) -> None:
     """Judge the claims and build the report again from the datasets in a folder."""
     from ..errors import ParameterError
-    from ..reproduction import load
+    from ..reproduction import load_datasets
     from ..reproduction.studies import study_of
 
     if study:
         import_from_here()
     for name in study or ():
         study_of(name)
-    datasets = load(folder)
+    datasets = load_datasets(folder)
     if not datasets:
         message = f"there are no results in {folder}; make some: prudent reproduce --out {folder}"
         raise ParameterError(message, code="missing-file", path=str(folder))

@@ -73,13 +73,13 @@ def added_up(counts: FloatArray, groups: Iterable[Group]) -> tuple[FloatArray, t
             raise DataError(message, code="impossible-outcome", source=source, value=count)
         added[source, possible] = added.get((source, possible), 0.0) + count
     kept = []
-    for (source, outcomes), count in sorted(added.items()):
-        if len(outcomes) == 1:
-            counts[source, outcomes[0]] += count
+    for (source, distinct), count in sorted(added.items()):
+        if len(distinct) == 1:
+            counts[source, distinct[0]] += count
             continue
         ambiguous[source] += count
-        if count > 0.0 and len(outcomes) < sizes[source]:
-            kept.append(Group(source, outcomes, count))
+        if count > 0.0 and len(distinct) < sizes[source]:
+            kept.append(Group(source, distinct, count))
     return counts, tuple(kept), ambiguous
 
 

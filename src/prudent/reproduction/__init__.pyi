@@ -2,7 +2,7 @@ from .claims import Claim
 from .export import claims_latex, claims_table
 from .manifest import manifest, write_manifest
 from .rules import Verdict
-from .runner import conclude, judge, load, run
+from .runner import conclude, judge, load_datasets, run
 from .scale import SCALES, Scale
 from .studies import STUDIES
 from .study import Study
@@ -20,7 +20,7 @@ __all__ = [
     "compared",
     "conclude",
     "judge",
-    "load",
+    "load_datasets",
     "manifest",
     "run",
     "sweep",

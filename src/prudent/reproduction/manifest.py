@@ -18,7 +18,7 @@ from .._support.output import write
 from .._support.versions import stamp
 from ..errors import DataError
 from ..types import PathLike
-from .runner import load
+from .runner import load_datasets
 from .studies import STUDIES
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def manifest(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
     (1, 64)
     """
     folder = Path(out)
-    datasets = load(folder) if datasets is None else datasets
+    datasets = load_datasets(folder) if datasets is None else datasets
     software = stamp()
     source = {"commit": commit(), "changed": changed(), "source": software.pop("source")}
     return {

@@ -165,7 +165,7 @@ def run(
     return files
 
 
-def load(out: PathLike) -> dict[str, xarray.Dataset]:
+def load_datasets(out: PathLike) -> dict[str, xarray.Dataset]:
     """Return the datasets in a folder, by study.
 
     Parameters
@@ -188,7 +188,7 @@ def load(out: PathLike) -> dict[str, xarray.Dataset]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out:
     ...     files = run(["optimal-policy"], out=out)
-    ...     list(load(out))
+    ...     list(load_datasets(out))
     ['optimal-policy']
     """
     files = {name: Path(out) / f"{name}.nc" for name in STUDIES}
@@ -235,7 +235,7 @@ def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
     list of Claim
         The claims.
     """
-    claims = judge(load(out) if datasets is None else datasets)
+    claims = judge(load_datasets(out) if datasets is None else datasets)
     write(Path(out) / "claims.json", _json([asdict(claim) for claim in claims]))
     write(Path(out) / "claims.csv", claims_table(claims).to_csv(index=False).encode())
     write(Path(out) / "claims.tex", claims_latex(claims).encode())
