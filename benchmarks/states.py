@@ -182,9 +182,8 @@ def main(arguments: list[str]) -> int:
     names = asked.worlds.split(",") if asked.worlds else list(_worlds.WORLDS)
     tasks = [(name, asked.first + i, asked.episodes) for i in range(asked.logs) for name in names]
     if asked.naive:
-        hasty = [
-            (name, design, seed, episodes) for name, seed, episodes in tasks for design in asked.designs.split(",")
-        ]
+        designs = asked.designs.split(",")
+        hasty = [(name, design, seed, episodes) for name, seed, episodes in tasks for design in designs]
         return _naive(_run(judge_naive, hasty, asked.workers))
     verdicts: list[Verdict] = []
     for verdict in _run(judge, tasks, asked.workers):
