@@ -258,7 +258,8 @@ def _dirichlet(counts: FloatArray, rng: np.random.Generator) -> FloatArray:
     counts = counts * np.maximum(1.0, 1e-200 / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300))
     # log of a gamma variate below one: that of count + 1 plus log(U) / count, which does not underflow
     safe = np.where(counts > 0.0, counts, 1.0)
-    log = np.log(rng.standard_gamma(safe + 1.0)) + np.log(rng.random(counts.shape)) / safe
+    with np.errstate(over="ignore"):  # of one count that is tiny beside the others: its share is 0
+        log = np.log(rng.standard_gamma(safe + 1.0)) + np.log(rng.random(counts.shape)) / safe
     log = np.where(counts > 0.0, log, -np.inf)
     draws = np.exp(log - log.max(axis=1, keepdims=True))
     return np.asarray(draws / draws.sum(axis=1, keepdims=True))
