@@ -63,7 +63,7 @@ def added_up(counts: FloatArray, groups: Iterable[Group]) -> tuple[FloatArray, t
     added: dict[tuple[int, tuple[int, ...]], float] = {}
     for group in groups:
         try:
-            source, outcomes, count = operator.index(group[0]), [operator.index(k) for k in group[1]], float(group[2])
+            source, outcomes, count = operator.index(group[0]), tuple(map(operator.index, group[1])), float(group[2])
             possible = tuple(sorted({k for k in outcomes if k >= 0 and counts[source, k] > 0.0}))
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             message = f"groups has {reprlib.repr(tuple(group))}, expected (source, outcomes, times): {error}"
