@@ -5,7 +5,9 @@ The mathematics is in ``prudent.bandits.kernels.items``, the law of scores in ``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     import xarray
 
     from .explain import Parts, PartsOf
+
+
+_total = np.add.reduce  # sooner than a method
 
 
 class SharedLinearBandit(Bandit):
@@ -336,7 +341,7 @@ class SharedLinearBandit(Bandit):
             t = self._decisions + 1
             settings = self._settings.at(t)
             law: Any = self._belief.law(features, self._rows(names), settings, t)
-            if not (np.isfinite(law.mean).all() and not np.isnan(law.sd).any()):
+            if not math.isfinite(_total(law.mean)) or math.isnan(_total(law.sd)):  # sds may be infinite
                 message = "context has features for which scores would not be finite: scale the features"
                 raise DataError(message, code="too-large", argument="context")
             uniform = law.uniform() is not None
@@ -482,7 +487,7 @@ class SharedLinearBandit(Bandit):
             names = self._learned_names(arm, len(values))
             known = len(self._index)
             try:
-                with self._all_or_none(contexts):
+                with nullcontext() if self._drift is None else self._all_or_none(contexts):
                     weights = self._weights(time, len(values))
                     self._belief.learn(contexts, self._new_rows(names), values, weights)
             except BaseException:

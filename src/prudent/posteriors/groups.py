@@ -63,7 +63,7 @@ def added_up(counts: FloatArray, groups: Iterable[Group]) -> tuple[FloatArray, t
     added: dict[tuple[int, tuple[int, ...]], float] = {}
     for group in groups:
         try:
-            source, outcomes, count = operator.index(group[0]), [operator.index(k) for k in group[1]], float(group[2])
+            source, outcomes, count = operator.index(group[0]), tuple(map(operator.index, group[1])), float(group[2])
             possible = tuple(sorted({k for k in outcomes if k >= 0 and counts[source, k] > 0.0}))
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             message = f"groups has {reprlib.repr(tuple(group))}, expected (source, outcomes, times): {error}"
@@ -258,7 +258,8 @@ def _dirichlet(counts: FloatArray, rng: np.random.Generator) -> FloatArray:
     counts = counts * np.maximum(1.0, 1e-200 / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300))
     # log of a gamma variate below one: that of count + 1 plus log(U) / count, which does not underflow
     safe = np.where(counts > 0.0, counts, 1.0)
-    log = np.log(rng.standard_gamma(safe + 1.0)) + np.log(rng.random(counts.shape)) / safe
+    with np.errstate(over="ignore"):  # of one count that is tiny beside the others: its share is 0
+        log = np.log(rng.standard_gamma(safe + 1.0)) + np.log(rng.random(counts.shape)) / safe
     log = np.where(counts > 0.0, log, -np.inf)
     draws = np.exp(log - log.max(axis=1, keepdims=True))
     return np.asarray(draws / draws.sum(axis=1, keepdims=True))

@@ -45,6 +45,9 @@ _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so t
 NO_ITEMS = np.empty(0, dtype=np.int64)
 
 
+_most = np.maximum.reduce
+
+
 class Theta(NamedTuple):
     """Posterior of theta: Normal(mean, noise^2 root' root)."""
 
@@ -237,6 +240,7 @@ class GaussianItems(ItemBelief):
         self.offsets = offset_precision is not None
         self._prior, self._noise_sd, self._offset_precision = prior, noise_sd, offset_precision or 0.0
         size = len(prior)
+        self._wide = WIDE * float(np.diagonal(prior).min())
         self._rewards = 0
         self._weight = 0.0  # of the rewards: their number, less what has faded
         self._range = (math.inf, -math.inf)  # the lowest and the highest reward
@@ -280,8 +284,10 @@ class GaussianItems(ItemBelief):
 
     def may_refuse(self, contexts: FloatArray) -> bool:
         """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
-        largest = max(float(np.abs(contexts).max(initial=0.0)), float(np.abs(self._item_means).max(initial=0.0)))
-        return largest**2 > WIDE * float(np.diagonal(self._prior).min())
+        largest = _most(np.abs(contexts), axis=None) if contexts.size else 0.0
+        if self._item_means.size:
+            largest = max(largest, _most(np.abs(self._item_means), axis=None))
+        return bool(largest * largest > self._wide)
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
