@@ -48,7 +48,13 @@ DEFAULT: dict[str, float] = {
     "value_of_data": 35.0,
     "core.plain": 90.0,
 }
-BY_NAME: dict[str, float] = {"bandit_peers": 180.0, "cluster": 600.0, "paper": 300.0, "gpu": 300.0}
+BY_NAME: dict[str, float] = {
+    "late_rewards": 90.0,
+    "bandit_peers": 180.0,
+    "cluster": 600.0,
+    "paper": 300.0,
+    "gpu": 300.0,
+}
 
 
 def listing() -> str:

@@ -70,12 +70,13 @@ class Arms:
 
 
 class Items:
-    """The same with slates of a SharedLinearBandit: items have offsets, and features get names on the way."""
+    """The same with slates of a SharedLinearBandit: items have offsets, and features have names."""
 
     def fresh(self):
         return SharedLinearBandit(3, alpha=0.5, offsets=True, rng=5)
 
     def begin(self, live):
+        live.name_features(["x", "y", "z"])
         slate = live.select({"a": [0.0, 0.0, 1.0], "b": [1.0, 0.0, 0.0], "c": [0.0, 1.0, 0.0]}, top=2)
         live.reward(slate.ids, [1.0, 0.0])
 

@@ -112,7 +112,7 @@ class SqliteStore(Store):
             text = "another thread was using it when this process forked; fork before threads start, or start anew"
             raise self.failed(text, "open-at-fork")
         where = f"file:{quote(os.fsencode(self.path))}?mode={mode}"
-        db = sqlite3.connect(where, 0.0, 0, None, check_same_thread=False, uri=True)
+        db = sqlite3.connect(where, self.timeout, 0, None, check_same_thread=False, uri=True)
         db.text_factory = lambda text: text.decode(errors="backslashreplace")  # what is damaged has no checksum
         try:
             db.execute("PRAGMA trusted_schema = OFF")
@@ -224,6 +224,8 @@ class SqliteStore(Store):
     def _transaction(self, db: sqlite3.Connection, begin: str) -> Iterator[None]:
         if db.in_transaction:  # an interrupt came between two lines below
             db.execute("ROLLBACK")
+        if db is self._writer:
+            db.execute("PRAGMA busy_timeout = 0")  # we ask again ourselves, see the module
         for _ in self._patience():
             try:
                 db.execute(begin)
