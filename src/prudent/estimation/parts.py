@@ -6,7 +6,7 @@ its exact risk of the sum costs milliseconds a row. A part is solved many times 
     m - sign(alpha) sqrt((m - c)^2 + (p s)^2),
 
 with m the mean and c the exact risk of the row without the normal, p the CVaR of a standard normal. It is exact if both
-are normal and if one of them is constant; elsewhere it was within a twentieth of what the noise takes off the values.
+are normal and if one of them is constant; elsewhere it was within a tenth of what the noise takes off the values.
 It is the fixed point of solves with known rewards to which the difference to c, at the last values, is added.
 """
 
