@@ -51,8 +51,8 @@ def options_of(about: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
     settings = dict(about["settings"])
     if isinstance(settings["alpha"], dict):
         settings["alpha"] = named_schedule(settings["alpha"])
-    kept = ("features", "rewards", "intercept", "noise_sd")
-    found: dict[str, Any] = {name: about[name] for name in kept if name in about}
+    names = ("features", "rewards", "intercept", "noise_sd")
+    found: dict[str, Any] = {name: about[name] for name in names if name in about}
     if "alpha" not in options:
         found["settings"] = BanditSettings(**settings)
     return found | options
