@@ -25,6 +25,7 @@ from .draws import BLOCK, Normal, Resampled
 from .rules import ERROR, Rule, Samples
 
 STUDIES = 2_000  # simulated studies in each world
+CLOSER = 20  # times as many where more than half of the promised rate was found
 FILE = "error_rates.json"  # what was measured, by claim; written by `python -m benchmarks.verdicts rates`
 
 
@@ -41,7 +42,7 @@ class ErrorRate:
     worlds : int
         Number of worlds.
     studies : int
-        Simulated studies in each of them.
+        Simulated studies in each of them; up to 20 times as many where more than 0.5% were reproduced.
     replications : int
         Replications of a study; at the first look if there are several.
     worst : str
@@ -99,22 +100,19 @@ def error_rate(
         for kind, way in (("resampled", Resampled), ("normal", Normal)) if rule.smooth else (("resampled", Resampled),):
             generator = np.random.default_rng(np.random.SeedSequence(rng, spawn_key=(number, len(kind))))
             draw = way(world, generator)
-            reproduced = sum(
-                int(rule.reproduced(draw, list(world), count, first, error).sum())
-                for count in _split(studies, together)
-            )
-            shares[f"{name} ({kind})"] = reproduced / studies
+            reproduced = done = 0
+            # 2,000 studies of a rate of 0.9% say more than 1% in a third of the worlds: go on where it is not clear
+            while done < studies or (done < CLOSER * studies and reproduced > 0.5 * ERROR * done):
+                count = min(together, studies - done % studies)
+                reproduced += int(rule.reproduced(draw, list(world), count, first, error).sum())
+                done += count
+            shares[f"{name} ({kind})"] = reproduced / done
     worst = max(shares, key=lambda name: shares[name])
 
     def largest(kind: str) -> float:
         return max(share for name, share in shares.items() if name.startswith(kind))
 
     return ErrorRate(largest("edge"), largest("false"), len(shares), studies, first, worst)
-
-
-def _split(studies: int, together: int) -> list[int]:
-    """Return the sizes of groups of studies that are simulated together."""
-    return [min(together, studies - begin) for begin in range(0, studies, together)]
 
 
 # -- what was measured -------------------------------------------------------------------------------------
