@@ -49,19 +49,29 @@ def episodes():
     return log | {"reward": (rng.random(600) < 0.3 + 0.4 * drug).astype(float)}
 
 
+def compared():
+    """Return a comparison in which the drug turned out to be good."""
+    solution = pr.BayesianRiskMDP(*clinic(), alpha=0.9).solve()
+    saved = pr.analysis.SavedDecision(solution, {}, {}, "2026-01-01", "0")
+    rows = [*LOG, ("ill", "drug", "well", 1, 200)]
+    return pr.analysis.compare(saved, *pr.from_log(rows, 0.95, terminal=["well", "dead"]), draws=50, simulations=39)
+
+
 RESULTS: dict[str, Callable[[], Any]] = {
     "Returns": simulated_returns,
     "ReturnDistribution": lambda: simulated_returns().distribution,
     "RiskProfile": lambda: pr.risk_profile(*clinic(), alphas=(0.0, 0.9), draws=50, rng=1),
     "ValueOfData": lambda: pr.value_of_data(*clinic(), alpha=0.5, observations=3, rng=1),
     "CheckReport": lambda: pr.check(episodes(), discount=0.9),
+    "DecisionComparison": lambda: compared(),
+    "EpisodeEstimates": lambda: pr.off_policy(episodes(), "uniform", discount=0.9),
     "LogStudy": lambda: pr.analysis.study_log(*clinic(), (0.0, 0.9), draws=50),
     "OffPolicyEstimates": lambda: pr.off_policy(decisions(), {0: 0.25, 1: 0.75}),
     "Replay": lambda: pr.evaluation.replay(decisions(), pr.LinearBandit(2, 2)),
     "Tuning": lambda: pr.evaluation.tune(decisions(), {"alpha": [0.0, 0.9]}, runs=4),
 }
-WITH_DATASET = sorted(set(RESULTS) - {"ReturnDistribution", "LogStudy", "CheckReport"})
-WITH_PLOT = sorted(set(RESULTS) - {"LogStudy"})
+WITH_DATASET = sorted(set(RESULTS) - {"ReturnDistribution", "LogStudy", "CheckReport", "DecisionComparison"})
+WITH_PLOT = sorted(set(RESULTS) - {"LogStudy", "DecisionComparison"})
 
 
 @cache

@@ -45,6 +45,7 @@ def test_contributions_add_up(options):
 
 def test_names_of_features():
     bandit = learned()
+    bandit.name_features(["age", "income"])
     why = bandit.explain(pandas.Series({"age": 1.0, "income": 2.0}), "b")
     assert why.features == ("intercept", "age", "income")
     assert why.arm == "b"

@@ -65,6 +65,7 @@ def test_offsets_are_a_feature_of_their_own():
 def test_words():
     bandit = learned(offsets=True, alpha=0.5)
     frame = pd.DataFrame(ROWS, index=NAMES, columns=["price", "age"])
+    bandit.name_features(["price", "age"])
     told = str(bandit.explain(frame))
     assert "known from 60 rewards of all items" in told
     assert "of its own" in told

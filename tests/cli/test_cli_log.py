@@ -282,7 +282,7 @@ def test_an_action_that_leads_nowhere_else_and_one_row(call, tmp_path):
         ("state,action,next_state\na,x,a\n", [], "(on the command line: --rewards 0, "),
         ("state,action,next_state,margin\na,x,a,1\n", [], "['margin'] holds them"),
         (HEAD + "a,x,a,1\n", ["--alpha", "0,1"], "--alpha must be a risk level in (-1, 1), got 1.0"),
-        (HEAD + "a,x,a,1\n", ["--discount", "1"], "--discount must be below 1"),
+        (HEAD + "a,x,a,1\n", ["--discount", "1"], "at discount 1 the process may go on for ever"),
         (HEAD + "a,x,a,1\n", ["--terminal", "zz"], "--terminal is 'zz', expected one of 'a'"),
         (HEAD + "a,x,a,1\n", ["--start", "zz"], "--start is 'zz', expected one of 'a'"),
         (HEAD + "a,x,a,1\n", ["--prior", "much"], "--prior is 'much', expected a number"),

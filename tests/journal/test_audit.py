@@ -222,8 +222,8 @@ def test_tables_and_files_leave_a_damaged_decision_out_on_request(path, tmp_path
     bandit = fresh() if kind == "arms" else SharedLinearBandit(2, rng=1)
     with Journal(path, bandit) as live:
         ids = [live.select([1.0, 2.0]).id if kind == "arms" else live.select(np.eye(2)).id for _ in range(5)]
-    damaged = 2  # the first decision has the number 1
-    execute(path, "UPDATE event SET context = 1.5 WHERE seq = ?", damaged)
+    damaged = 2
+    execute(path, "UPDATE decision SET context = 1.5 WHERE number = ?", damaged)
     with Journal(path) as live:
         for suffix in (".csv", ".jsonl", ".parquet"):
             with refused(StateFileError, "damaged-file", event=damaged):

@@ -18,7 +18,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FILES = sorted(SOURCE.rglob("*.py"))
 TREES = {file: ast.parse(file.read_text()) for file in FILES}
 MAX_LINES = 650
-MAX_PRIVATE = 23
+MAX_PRIVATE = 26
 MAX_ANY = 40
 MAX_WORDING = 23  # assertions in tests that match the wording of a message
 

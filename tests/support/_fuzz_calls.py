@@ -322,6 +322,18 @@ def _within(given: dict[str, Any], found: Any) -> str:
     return between(low - 2.0 * bound, high + 2.0 * bound, found.value)
 
 
+def _saved(settings: Any, **given: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        found = pr.solve(pr.MDP(**given))
+        pr.save(folder, found, settings=settings)
+        return found, pr.load(folder)
+
+
+def _loaded(given: dict[str, Any], found: Any) -> str:
+    solution, again = found
+    return "" if np.array_equal(solution.value, again.solution.value) else "read back with other values"
+
+
 def _finite_horizon(given: dict[str, Any], found: Any) -> str:
     if given["horizon"] is None:
         return _within(given, found)
@@ -373,6 +385,13 @@ PLANNING = {
         _finite_horizon,
         0.2,
         ("horizon",),
+    ),
+    "save": Call(_saved, lambda rng: _world(rng) | {"settings": {"ward": 7}}, _loaded, 0.1),
+    "load": Call(
+        lambda settings, **given: _saved(settings, **given)[1],
+        lambda rng: _world(rng) | {"settings": {}},
+        anything,
+        0.1,
     ),
     "evaluate": Call(
         lambda policy, **given: pr.evaluate(pr.MDP(**given), policy),

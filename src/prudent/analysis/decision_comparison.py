@@ -105,9 +105,9 @@ class DecisionComparison:
         Returns
         -------
         pandas.DataFrame
-            ``changes``.
+            A copy of ``changes``.
         """
-        return self.changes
+        return self.changes.copy()
 
     def lines(self) -> list[str]:
         """Return the comparison in sentences.

@@ -189,6 +189,9 @@ def save(
     if not isinstance(solution, Solution) or solution.problem is None:
         message = f"solution must be what solve returned, with its problem, got {type(solution).__name__}"
         raise ParameterError(message, code="wrong-type", argument="solution", value=type(solution).__name__)
+    if settings is not None and not isinstance(settings, Mapping):
+        message = f"settings must be a mapping from names to values, got {settings!r:.100}"
+        raise ParameterError(message, code="wrong-type", argument="settings", value=settings)
     _require_same(solution.problem, model, posterior)
     packer = Packer()
     values = {
@@ -242,6 +245,9 @@ def load(path: PathLike) -> SavedDecision:
     --------
     save : Write a decision.
     """
+    if not isinstance(path, str | os.PathLike):
+        message = f"path must be the path of a folder or file, got {path!r:.100}"
+        raise ParameterError(message, code="wrong-type", argument="path", value=path)
     file = Path(path)
     return _made(file / FILE if file.is_dir() else file)
 

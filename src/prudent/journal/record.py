@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._support.checks import instance_of, one_of
@@ -141,7 +142,7 @@ class JournalRecord(StoredBandit):
             If the format is unknown.
         """
         rows = self.rows(damaged=damaged, since=since)
-        return write_rows(rows, path, self._replica.codec.columns, self._names, self.about())
+        return write_rows(rows, path, self._replica.codec.columns, partial(self._names, damaged), self.about())
 
     def about(self) -> dict[str, Any]:
         """Return what the rows of this journal are: kind of bandit, features, arms, settings, version of the schema.
@@ -168,10 +169,10 @@ class JournalRecord(StoredBandit):
             "default": self._store.settings.get("default"),
         }
 
-    def _names(self) -> set[Arm]:
+    def _names(self, damaged: str) -> set[Arm]:
         """Return all arms that ever were, or all candidates."""
         if self._replica.codec.items:
-            return {name for row in self.rows(damaged="skip") for name in row["arms"]}
+            return {name for row in self.rows(damaged=damaged) for name in row["arms"]}
         return {name for entry in self._store.changes() for name in json.loads(entry.arms or "[]")}
 
     # -- the past ------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Row s*A + a of the matrix belongs to the pair (s, a). With the probability that 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -255,6 +256,26 @@ class MDP(ModelFiles):
         if self.has_durations:
             message = f"{who} need transitions that all take one unit of time; those of mdp have durations"
             raise ParameterError(message, code="durations", argument="mdp")
+
+    def with_rewards(self, reward: FloatArray, terminal_value: FloatArray) -> MDP:
+        """Return the model with other rewards.
+
+        Parameters
+        ----------
+        reward : ndarray of shape (S, A)
+            Mean rewards.
+        terminal_value : ndarray of shape (S,)
+            What terminal states pay.
+
+        Returns
+        -------
+        MDP
+            A copy that shares the transitions; rewards of single transitions are gone.
+        """
+        twin = copy.copy(self)
+        twin.reward, twin.terminal_value = reward, terminal_value
+        twin.transition_reward, twin._last_reward, twin._finer = None, None, None
+        return twin
 
     def keep_outcomes(self, entries: Entries, theta: FloatArray) -> None:
         """Keep the outcomes of which the transitions are sums.

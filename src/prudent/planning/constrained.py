@@ -17,7 +17,6 @@ the same return and the same cost: its probabilities are those of the mixture of
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -70,9 +69,7 @@ class _Dual:
         return float(self.start @ earns.value), float(self.start @ costs.value)
 
     def _solved(self, reward: FloatArray, policy: Any, terminal: FloatArray) -> Solution:
-        twin = copy.copy(self.mdp)
-        twin.reward, twin.terminal_value = reward, terminal
-        twin.transition_reward, twin._last_reward, twin._finer = None, None, None
+        twin = self.mdp.with_rewards(reward, terminal)
         solution = solve_stationary(KnownProblem(twin), policy, self.options)
         self.error, self.iterations = max(self.error, solution.error_bound), self.iterations + solution.iterations
         return solution

@@ -262,7 +262,7 @@ class _Search:
         )
         self.known: dict[bytes, float] = {}
         self.guess = np.zeros(policy.size)
-        self.guess = self._solve(policy, False)
+        self.guess = self.solved(policy, False)
         self.value = float(start @ self.guess)
 
     def policy(self, rules: _List) -> IntArray:
@@ -278,10 +278,10 @@ class _Search:
         policy = self.policy(rules)
         key = policy.tobytes()
         if key not in self.known:
-            self.known[key] = float(self.start @ self._solve(policy, False))
+            self.known[key] = float(self.start @ self.solved(policy, False))
         return self.known[key]
 
-    def _solve(self, policy: IntArray, back: bool) -> FloatArray:
+    def solved(self, policy: IntArray, back: bool) -> FloatArray:
         """Return the values [S] of a policy, or (``back``) its discounted visits from the start."""
         pairs = self.states * self.n_actions + policy
         reward = self.mdp.reward.reshape(-1)[pairs]
@@ -301,7 +301,7 @@ class _Search:
     def inserted(self, rules: _List) -> list[_List]:
         """Return the most promising lists with one rule more, by first-order gains."""
         policy = self.policy(rules)
-        value, visits = self._solve(policy, False), np.maximum(self._solve(policy, True), 0.0)
+        value, visits = self.solved(policy, False), np.maximum(self.solved(policy, True), 0.0)
         ahead = self.mdp.reward.reshape(-1) + self.mdp.discount * (self.mdp.transition @ value)
         lead = ahead.reshape(self.mdp.admissible.shape) - value[:, np.newaxis]
         gain = np.where(self.mdp.admissible & ~self.over[:, np.newaxis], visits[:, np.newaxis] * lead, 0.0)
@@ -436,7 +436,7 @@ def _described(
         made.append(Rule(search.conditions[condition].text, actions[action], int(applies.sum())))
         left = left & ~applies
     made.append(Rule(None, actions[rules.other], int((left & search.mdp.admissible[:, rules.other]).sum())))
-    visits = np.where(search.over, 0.0, np.maximum(search._solve(policy, True), 0.0))
+    visits = np.where(search.over, 0.0, np.maximum(search.solved(policy, True), 0.0))
     differs = (policy != search.full) & ~search.mdp.terminal
     worth = search.worth(rules)
     loss = search.value - worth

@@ -92,7 +92,7 @@ def mean_weight(weights: FloatArray) -> Reason | None:
     """Return the reason against weights [n, H] whose mean is not one at some step."""
     means = weights.mean(axis=0)
     errors = weights.std(axis=0) / math.sqrt(weights.shape[0])
-    off = abs(means - 1.0) > STRAY * errors + 1e-6
+    off = abs(means - 1.0) > STRAY * errors + 0.01  # estimated propensities are smoothed
     if not off.any():
         return None
     step = int(np.argmax(off))
