@@ -95,6 +95,7 @@ def test_unknown_rewards_add_up_over_the_steps():
     assert float(one.std()) > 0.1
 
 
+@pytest.mark.filterwarnings("ignore::prudent.errors.CautionWarning")  # some random models do not pay for caution
 @pytest.mark.parametrize(("discount", "horizon"), [(0.95, 6), (1.0, 6), (1.0, None)])
 def test_a_profile_compares_levels_and_today(rng, discount, horizon):
     model = random_model(rng, discount)

@@ -100,13 +100,13 @@ def _of_values(given: dict[str, Any], found: Any) -> str:
 
 
 def _risk_of_row(values: Any, counts: Any, kind: Any, level: Any) -> Any:
-    kinds = {"cvar": risk.CVaR, "var": risk.VaR, "entropic": risk.EntropicRisk, "expectile": risk.Expectile}
+    kinds = {"cvar": risk.CVaR, "var": risk.VaR, "entropic": risk.EntropicRisk}
     made = kinds.get(kind if isinstance(kind, str) else "", risk.CVaR)
     return exact.risk_dirichlet(values, counts, made(level)).value
 
 
 def _row(rng: np.random.Generator) -> dict[str, Any]:
-    kind = str(rng.choice(["cvar", "var", "entropic", "expectile"]))
+    kind = str(rng.choice(["cvar", "var", "entropic"]))
     return {"values": rng.normal(size=3), "counts": rng.exponential(2.0, 3) + 0.01, "kind": kind, "level": 0.4}
 
 
