@@ -208,7 +208,11 @@ class StoredBandit:
 
     def _append(self, kind: str, options: dict[str, Any], only_after: int | None = None) -> None:
         """Append a call that changes the bandit to the log; with ``only_after``, if that entry is still the last."""
-        arguments = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
+        try:
+            arguments = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
+        except (AttributeError, TypeError, ValueError):
+            message = f"{kind} of a journal takes what JSON can hold, got {options!r:.200}"
+            raise ParameterError(message, code="wrong-type", value=kind) from None
 
         def plan(turn: Turn) -> PrudentError | None:
             if only_after is not None and turn.last != only_after:

@@ -22,7 +22,7 @@ from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Arm, Decision
 from ..bandits.fading import seconds_of
 from ..bandits.shared import SharedLinearBandit
-from ..errors import DataError, ParameterError
+from ..errors import DataError, ParameterError, PrudentError
 from ..types import ContextLike
 from .base import counting
 from .codec import clock_of, propensity_of, reward_number
@@ -210,13 +210,15 @@ class Journal(JournalRecord):
                 tick = None if faded else tick
                 result = None
                 if tick is None:
+                    self._replica.bandit = None  # to be rebuilt if something interrupts this
                     try:
                         result = decide(bandit)
-                    finally:
-                        found = bandit.features
-                        if found != features:  # the first context with names: others must know them first
-                            self._replica.bandit = None
-                    if found == features:
+                    except PrudentError:
+                        self._replica.bandit = bandit if bandit.features == features else None
+                        raise
+                    found = bandit.features
+                    if found == features:  # else the first context with names: others must know them first
+                        self._replica.bandit = bandit
                         return result
             if tick is not None:
                 self._append("fade", {"tick": tick})

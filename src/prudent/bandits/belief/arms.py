@@ -110,14 +110,16 @@ class ArmBelief(Belief):
         settings : BanditSettings
             Settings in which the risk level is a number.
         """
-        self.rule = settings.rule(self.table.mean.shape[1], self._unit_sd)
-        self._score_rule = score_rule(settings, self.link)
-        self._per_arm = self.rule.per_arm
-        self._set_handle()
+        rule = settings.rule(self.table.mean.shape[1], self._unit_sd)
+        scores, per_arm = score_rule(settings, self.link), rule.per_arm
+        handle = handle_of(self.table, rule, self.intercept)
+        # No call between these: a signal must not leave a handle to arrays that are gone.
+        self.rule, self._score_rule, self._per_arm, self._handle = rule, scores, per_arm, handle
 
     def _set_table(self, **fields: Any) -> None:
-        self.table = replace_arrays(self.table, **fields)
-        self._set_handle()
+        table = replace_arrays(self.table, **fields)
+        handle = handle_of(table, self.rule, self.intercept)
+        self.table, self._handle = table, handle
 
     def _set_handle(self) -> None:
         """Tell kernels where the table and the rule are; needed whenever one of them is replaced."""
