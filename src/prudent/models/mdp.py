@@ -304,6 +304,16 @@ class MDP(ModelFiles):
         """
         if self._finer is not None:
             return self._finer()
+        return self.merged_outcomes()
+
+    def merged_outcomes(self) -> Outcomes:
+        """Return the outcomes of one step with one entry for each next state.
+
+        Returns
+        -------
+        Outcomes
+            Next states, mean rewards and probabilities of each pair.
+        """
         pairs, targets, rewards, chances = self.likely_steps()
         sizes = np.bincount(pairs, minlength=self.admissible.size)
         return Outcomes(np.concatenate(([0], np.cumsum(sizes))), targets, rewards, chances)

@@ -6,11 +6,10 @@ from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from ...errors import ParameterError
-from ...types import FloatArray, IntArray, Label, PathLike
+from ...types import FloatArray, Label, PathLike
 from ..base import TabularModel
 from ..builders import canonical
 from ..entries import Outcomes
@@ -150,10 +149,7 @@ class ModelFiles(TabularModel):
         --------
         from_prism : Read such files.
         """
-        pairs, targets, rewards, chances = self.likely_steps()
-        first = np.concatenate(([0], np.cumsum(np.bincount(pairs, minlength=self.admissible.size))))
-        steps = Outcomes(first, targets, rewards, chances)
-        write_prism(path, self, self._choices(steps), self._first_state(start))
+        write_prism(path, self, self._choices(self.merged_outcomes()), self._first_state(start))
 
     @classmethod
     def from_petsc(cls, transition: PathLike, reward: PathLike, discount: float, *, costs: bool = False) -> Self:
@@ -248,8 +244,8 @@ class ModelFiles(TabularModel):
         """Return the outcomes of one step."""
 
     @abstractmethod
-    def likely_steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
-        """Return the steps that are possible and their probabilities."""
+    def merged_outcomes(self) -> Outcomes:
+        """Return the outcomes of one step with one entry for each next state."""
 
     @abstractmethod
     def require_unit_durations(self, who: str) -> None:
