@@ -23,6 +23,7 @@ TITLES = {
     "rl": "Agents",
     "analysis": "Questions about a policy",
     "value_of_data": "What to measure next",
+    "posterior_risk": "Risk of the return over a posterior",
     "cluster": "A cluster",
     "gpu": "A GPU",
 }

@@ -9,8 +9,9 @@
   CartPole with its velocities left out. How often is there a finding, and a serious one?
 - ``icu``: ICU-Sepsis with 10,000 admissions: time, honest values and the true discounted survival
 
-Logs are independent, each with its own seed, so the result does not depend on the number of workers. Set
-OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1: the workers use all cores already.
+Logs are independent, each with its own seed, so the result does not depend on the number of workers. ``--keep FILE``
+keeps what every log said, so that a study goes on where it was stopped. The last lines compare the means with what must
+hold (``LIMITS``); the exit status is 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from benchmarks._study import one_thread, results
+
+if __name__ == "__main__":
+    one_thread()
 
 import numpy as np
 import pandas
@@ -150,7 +158,8 @@ def worlds(seed: int, **kind: Any) -> dict[str, float]:
     last = values.log_of(values.best)
     return held | {
         "interval of the log holds the true value": float(values.low[last] <= logged <= values.high[last]),
-        "honest recommendation less today's": true[report.recommended.alpha] - true[profile.recommended],
+        "honest recommendation less that of returns over the posterior": true[report.recommended.alpha]
+        - true[profile.recommended],
         "honest recommendation less the log": true[report.recommended.alpha] - logged,
         "promised less true": float(values.promised[values.best]) - true[report.recommended.alpha],
         "any serious finding": float(bool(report.serious)),
@@ -239,9 +248,10 @@ def icu(seed: int, count: int = 10_000) -> tuple[CheckReport, dict[str, float]]:
 
     known, log = truth(), _admitted(count, np.random.default_rng([24, seed]))
     terminal = {DEATH: 0.0, SURVIVAL: 1.0}
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), time.process_time()
     report = pr.check(log, DISCOUNT, terminal=terminal, rewards=0, rng=seed)
-    said = {"seconds": time.perf_counter() - began, "any serious finding": float(bool(report.serious))}
+    said = {"seconds": time.perf_counter() - began, "of CPU": time.process_time() - spent}
+    said |= {"any serious finding": float(bool(report.serious))}
     model, posterior = pr.from_log(log, DISCOUNT, terminal=terminal, rewards=0)
     n = known.alive
     for alpha, solution in plans(model, posterior).items():
@@ -268,20 +278,53 @@ STUDIES: dict[str, Callable[[int], dict[str, float]]] = {
 }
 
 
-def study(name: str, logs: int, workers: int, first: int = 0) -> dict[str, tuple[float, float, int]]:
+# what must hold: by study and the beginning of a line, the least or the most that its mean may be
+LIMITS: dict[str, dict[str, tuple[str, float]]] = {
+    "alarms": {"5%": ("most", 0.05), "1%": ("most", 0.01), "any serious finding": ("most", 0.05)},
+    "worlds": {
+        "interval": ("least", 0.9),
+        "honest recommendation less that": ("least", 0.0),
+        "any serious finding": ("most", 0.05),
+    },
+    "icu": {"seconds": ("most", 120.0)} | {f"level {level:g}:": ("least", 0.9) for level in LEVELS},
+}
+LIMITS["noisy"] = LIMITS["timed"] = LIMITS["worlds"]
+ALLOWED = 3.0  # standard errors by which a mean may miss its limit
+
+
+def judged(task: tuple[str, int]) -> dict[str, float]:
+    """Return what one log says in a study."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pr.errors.CautionWarning)
+        return STUDIES[task[0]](task[1])
+
+
+def study(
+    name: str, logs: int, workers: int, first: int = 0, keep: Path | None = None
+) -> dict[str, tuple[float, float, int]]:
     """Return the mean, its standard error and the number of logs of everything that a study says."""
-    seeds = range(first, first + logs)
-    if workers == 1:
-        said = [STUDIES[name](seed) for seed in seeds]
-    else:
-        with ProcessPoolExecutor(workers) as pool:
-            said = list(pool.map(STUDIES[name], seeds, chunksize=4))
+    said = results(judged, [(name, seed) for seed in range(first, first + logs)], workers, keep)
     counted: Counter[str] = Counter(key for each in said for key in each)
     means = {}
     for key, number in counted.items():
         values = np.array([each[key] for each in said if key in each])
         means[key] = float(values.mean()), float(values.std() / np.sqrt(number)), number
     return means
+
+
+def missed(name: str, means: dict[str, tuple[float, float, int]]) -> list[str]:
+    """Print how the means of a study stand to their limits; return what misses one by more than chance allows."""
+    found = []
+    for start, (kind, limit) in LIMITS.get(name, {}).items():
+        for key, (mean, error, number) in means.items():
+            if not key.startswith(start) or key.endswith((": honest", ": true")):
+                continue
+            # a share without any spread is still not known exactly
+            spread = max(error, float(np.sqrt(limit * (1.0 - limit) / number))) if 0.0 < limit < 1.0 else error
+            met = mean >= limit - ALLOWED * spread if kind == "least" else mean <= limit + ALLOWED * spread
+            found += [] if met else [key]
+            print(f"{'met' if met else 'MISSED':6}  {key}: {mean:.4g}, at {kind} {limit:g} (within {ALLOWED:g} errors)")
+    return found
 
 
 def table(means: dict[str, tuple[float, float, int]]) -> str:
@@ -296,5 +339,11 @@ if __name__ == "__main__":
     parser.add_argument("--logs", type=int, default=100)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--first", type=int, default=0, help="seed of the first log")
+    parser.add_argument("--keep", type=Path, help="a file for what was found so far, from which a run goes on")
     asked = parser.parse_args()
-    print(table(study(asked.study, asked.logs, asked.workers, asked.first)))
+    began = time.perf_counter()
+    answer = study(asked.study, asked.logs, asked.workers, asked.first, asked.keep)
+    print(table(answer), end="\n\n")
+    failures = missed(asked.study, answer)
+    print(f"{asked.logs} logs in {time.perf_counter() - began:.0f} s with {asked.workers} workers")
+    sys.exit(bool(failures))

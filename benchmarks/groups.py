@@ -13,12 +13,12 @@ the site. All fits have the pairs and next states of the whole log. Errors are s
 from __future__ import annotations
 
 import argparse
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 import prudent as pr
+from benchmarks._study import results
 
 STATES, ACTIONS, DISCOUNT = 6, 3, 0.9
 SIZES = {"a": 400, "b": 60, "c": 1_000, "d": 150}
@@ -39,8 +39,9 @@ def true_models(world: str, rng: np.random.Generator) -> np.ndarray:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def one_log(world: str, seed: int) -> np.ndarray:
+def one_log(task: tuple[str, int]) -> list[list[float]]:
     """Return the measures [fits, measures] of one log, the mean over its sites."""
+    world, seed = task
     rng = np.random.default_rng([seed, WORLDS.index(world)])
     theta, reward = true_models(world, rng), rng.normal(size=(STATES, ACTIONS))
     rows: dict[str, list[object]] = {"site": [], "state": [], "action": [], "next_state": [], "reward": []}
@@ -67,7 +68,7 @@ def one_log(world: str, seed: int) -> np.ndarray:
             low, _, high = returns["quantile"].values[0]
             policy = pr.BayesianRiskMDP(model, counts, 0.0).solve().policy
             row += np.array([low <= truth <= high, high - low, best - pr.evaluate(true, policy).value[0]]) / len(SIZES)
-    return found
+    return found.tolist()
 
 
 def main() -> None:
@@ -75,15 +76,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.groups", description=__doc__.splitlines()[0])
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="a file for what was found so far, from which a run goes on")
     asked = parser.parse_args()
+    said = results(
+        one_log, [(world, seed) for world in WORLDS for seed in range(asked.logs)], asked.workers, asked.keep
+    )
     print(f"{'true similarity':>16} {'fit':>6} {'coverage of 90%':>18} {'width':>8} {'loss of the policy':>20}")
-    with ProcessPoolExecutor(asked.workers) as pool:
-        for world in WORLDS:
-            found = np.stack(list(pool.map(partial(one_log, world), range(asked.logs), chunksize=4)))
-            mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(asked.logs)
-            for name, (cover, width, loss), (cover_se, _, loss_se) in zip(FITS, mean, error, strict=True):
-                cells = f"{cover:.3f} ± {cover_se:.3f}", f"{width:.2f}", f"{loss:.3f} ± {loss_se:.3f}"
-                print(f"{world:>16} {name:>6} {cells[0]:>18} {cells[1]:>8} {cells[2]:>20}", flush=True)
+    for i, world in enumerate(WORLDS):
+        found = np.array(said[i * asked.logs : (i + 1) * asked.logs])
+        mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(asked.logs)
+        for name, (cover, width, loss), (cover_se, _, loss_se) in zip(FITS, mean, error, strict=True):
+            cells = f"{cover:.3f} ± {cover_se:.3f}", f"{width:.2f}", f"{loss:.3f} ± {loss_se:.3f}"
+            print(f"{world:>16} {name:>6} {cells[0]:>18} {cells[1]:>8} {cells[2]:>20}", flush=True)
 
 
 if __name__ == "__main__":

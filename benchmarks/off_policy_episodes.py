@@ -11,18 +11,21 @@ close to the one that acted and one that is far from it, and writes a table in M
   that they are not Markov; the truth is simulated with 200,000 episodes.
 
 Chunks of logs are units of work, so that the result does not depend on the number of workers; with ``--folder``
-finished chunks are kept and not done again.
+finished chunks are kept and not done again. A run in another place can so be carried on, or made into a page, here. A
+world whose package is not installed (icu-sepsis) is left out, and said to be.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -237,10 +240,18 @@ def cartpole(distance: str) -> World:
 
 
 WORLDS: dict[str, Callable[[str], World]] = {"ICU-Sepsis": icu, "chain": chain, "grid": grid, "CartPole": cartpole}
+NEEDED = {"ICU-Sepsis": "icu_sepsis"}  # packages that worlds are read from
 SETTINGS = [(name, distance) for name in WORLDS for distance in ("near", "far")]
 
 
 # -- the study ---------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _world(number: int) -> World:
+    """Return the world of a setting, the last one kept."""
+    name, distance = SETTINGS[number]
+    return WORLDS[name](distance)
 
 
 def measure(number: int, chunk: int, count: int, markov: bool, folder: Path | None) -> list[dict[str, Any]]:
@@ -251,8 +262,7 @@ def measure(number: int, chunk: int, count: int, markov: bool, folder: Path | No
     from prudent import off_policy
 
     warnings.simplefilter("ignore")
-    name, distance = SETTINGS[number]
-    world = WORLDS[name](distance)
+    world = _world(number)
     rng = np.random.default_rng(np.random.SeedSequence(31, spawn_key=(number, chunk)))
     found = []
     for _ in range(count):
@@ -283,7 +293,7 @@ class Summary(NamedTuple):
 def summarise(number: int, found: list[dict[str, Any]]) -> Summary:
     """Return the lines of the table of a setting."""
     name, distance = SETTINGS[number]
-    truth = WORLDS[name](distance).truth
+    truth = _world(number).truth
     value, low, high = (np.array([row[key] for row in found], dtype=np.float64) for key in ("estimate", "low", "high"))
     answers = np.array([row["answers"] for row in found])
     inside = (low <= truth) & (truth <= high)
@@ -314,19 +324,24 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", nargs="+", default=list(WORLDS), help="some of the worlds")
     parser.add_argument("--markov", action="store_true", help="say that states are Markov")
     asked = parser.parse_args(arguments)
-    numbers = [number for number, (name, _) in enumerate(SETTINGS) if name in asked.only]
+    left_out = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
+    for name in left_out:
+        print(f"{name} is left out: pip install {NEEDED[name].replace('_', '-')}", file=sys.stderr)
+    numbers = [n for n, (name, _) in enumerate(SETTINGS) if name in asked.only and name not in left_out]
     units = [
         (number, chunk, min(CHUNK, asked.logs - chunk * CHUNK), asked.markov, asked.folder)
         for number in numbers
         for chunk in range(-(-asked.logs // CHUNK))
     ]
     results: dict[int, list[dict[str, Any]]] = {number: [] for number in numbers}
+    shown = time.monotonic()
     with ProcessPoolExecutor(asked.workers) as pool:
         found = zip(units, pool.map(measure, *zip(*units, strict=True)), strict=True)
         for done, (unit, records) in enumerate(found, 1):
             results[unit[0]] += records
-            if sys.stderr.isatty():
-                print(f"\r{done} of {len(units)} chunks", end="", file=sys.stderr)
+            if sys.stderr.isatty() or time.monotonic() > shown + 30.0:
+                shown = time.monotonic()
+                print(f"{done} of {len(units)} chunks", file=sys.stderr, end="\r" if sys.stderr.isatty() else "\n")
     lines = ["| setting | estimator | bias | spread | coverage | width | answers |", "|---" * 2 + "|---:" * 5 + "|"]
     verdicts = ["| setting | verdict yes | recommended covers | weights collapsed | of these refused |"]
     verdicts += ["|---|---:|---:|---:|---:|"]
@@ -352,7 +367,7 @@ PAGE = """# Off-policy evaluation of episodes
 
 How good the estimates of [`off_policy`][prudent.off_policy] are where the truth is known. In each setting {logs:,} logs
 of 1,000 episodes (2,000 in ICU-Sepsis) were simulated and evaluated with 95% intervals. `python -m benchmarks
-off_policy_episodes --logs 500 --workers 2 --page docs/off-policy-episodes.md` simulates them and writes this page.
+off_policy_episodes --logs {logs} --workers 2 --page docs/off-policy-episodes.md` simulates them and writes this page.
 
 - **ICU-Sepsis**: 716 states, 25 actions; clinicians treat patients, and the return is survival. The policy does in a
   twentieth of the decisions (near), or in nine tenths (far), what the best policy does.

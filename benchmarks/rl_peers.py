@@ -7,6 +7,9 @@ a replication. The best policy of a known model, by backward induction, is the l
 
 - UCBVI and Q-learning are those of rlberry-scool, as they come and with the setting of a few that did best
 - ours are Thompson sampling and a level that falls with visits, in a loop in Python, one source for each pair
+
+rlberry 0.7.3 needs a Gymnasium below 1.0, which this script runs with too. In an environment of its own:
+``pip install prudent rlberry-scool adastop``, then ``pip install --no-deps rlberry==0.7.3 gymnasium==0.29.1``.
 """
 
 from __future__ import annotations

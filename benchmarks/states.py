@@ -10,6 +10,9 @@ with the same random numbers. Reported for each world, over all logs and over th
 ``--naive`` takes instead what a hasty analyst would do: the main column rounded to whole units, or twelve quantile bins
 of every column; every pair that was tried, and the posterior mean. Reported is how often the policy is worse than that
 of the log by more than two standard errors, and how often the check is serious then.
+
+``--keep FILE`` keeps what became of every log, so that a study goes on where it was stopped. Worlds of Gymnasium need
+that package; without it ``--worlds`` must name others.
 """
 
 from __future__ import annotations
@@ -19,17 +22,19 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ._study import results
 
 LOGS = 30
 EPISODES = 200  # that judge a policy in the simulator
 NAIVE_BINS = 12  # of each column, for ``--naive``
 NAIVE = ("rounded", "bins")
 TARGET = 0.9  # share of logs without a serious finding in which the policy must be better
+NOTICED = 0.95  # share of harmful hasty designs in which the check must be serious
 
 
 class Verdict(NamedTuple):
@@ -175,6 +180,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--naive", action="store_true", help="rounded columns and fine bins, and what the check says of them"
     )
+    parser.add_argument("--keep", type=Path, help="a file for what was found so far, from which a run goes on")
     parser.add_argument("--designs", default=",".join(NAIVE), help="of --naive, with commas between")
     asked = parser.parse_args(arguments)
     from . import _worlds
@@ -184,37 +190,38 @@ def main(arguments: list[str]) -> int:
     if asked.naive:
         designs = asked.designs.split(",")
         hasty = [(name, design, seed, episodes) for name, seed, episodes in tasks for design in designs]
-        return _naive(_run(judge_naive, hasty, asked.workers))
-    verdicts: list[Verdict] = []
-    for verdict in _run(judge, tasks, asked.workers):
-        verdicts.append(verdict)
-        print(_line(verdict), flush=True)
+        return _naive([_hasty(said) for said in results(judge_naive, hasty, asked.workers, asked.keep)])
+    verdicts = [_verdict(said) for said in results(judge, tasks, asked.workers, asked.keep)]
+    for verdict in verdicts:
+        print(_line(verdict))
     print()
     met = [_summary(name, [v for v in verdicts if v.world == name]) for name in names]
     quiet = [v for v in verdicts if not v.serious]
     share = np.mean([v.gain > 0.0 for v in quiet]) if quiet else float("nan")
-    print(f"all worlds: {len(quiet)} of {len(verdicts)} logs without a serious finding, better in {share:.0%} of them")
+    print(
+        f"all worlds: {len(quiet)} of {len(verdicts)} logs without a serious finding, better in {share:.0%} of them; "
+        f"at least {TARGET:.0%} must be: {'met' if share >= TARGET else 'MISSED'}"
+    )
     return int(not all(met))
 
 
-def _run(judged: Callable[[Any], Any], tasks: list[Any], workers: int) -> Iterator[Any]:
-    if workers < 2:
-        yield from map(judged, tasks)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(judged, tasks)
+def _verdict(said: list[Any]) -> Verdict:
+    verdict = Verdict(*said)
+    return verdict._replace(serious=tuple(verdict.serious))
 
 
-def _naive(verdicts: Iterable[Hasty]) -> int:
+def _hasty(said: list[Any]) -> Hasty:
+    verdict = Hasty(*said)
+    return verdict._replace(serious=tuple(verdict.serious))
+
+
+def _naive(found: list[Hasty]) -> int:
     """Print what became of hasty policies; return 1 if the check misses too many harmful ones."""
-    found = []
-    for v in verdicts:
-        found.append(v)
+    for v in found:
         mark = "HARMFUL" if v.harmful else "better " if v.gain > 2.0 * v.error else "       "
         print(
             f"{v.world:12} log {v.seed:3} {v.design:8} {v.states:5} states  {mark} {v.gain:8.2f} ± {v.error:.2f}  "
-            f"{v.seconds:5.1f} s  {', '.join(v.serious)}",
-            flush=True,
+            f"{v.seconds:5.1f} s  {', '.join(v.serious)}"
         )
     print()
     for world, design in dict.fromkeys((v.world, v.design) for v in found):
@@ -227,10 +234,12 @@ def _naive(verdicts: Iterable[Hasty]) -> int:
         )
     bad = [bool(v.serious) for v in found if v.harmful]
     worlds = len({v.world for v in found if v.harmful})
+    met = sum(bad) >= NOTICED * len(bad)
     print(
-        f"all: the check is serious in {sum(bad)} of {len(bad)} logs of {worlds} worlds where a hasty design does harm"
+        f"all: the check is serious in {sum(bad)} of {len(bad)} logs of {worlds} worlds where a hasty design does "
+        f"harm; at least {NOTICED:.0%} must be: {'met' if met else 'MISSED'}"
     )
-    return int(sum(bad) < 0.95 * len(bad))
+    return int(not met)
 
 
 def _line(v: Verdict) -> str:

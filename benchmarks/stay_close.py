@@ -14,13 +14,13 @@ For each world, T and rule: the share of logs in which the new policy earns less
 from __future__ import annotations
 
 import argparse
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 
 import prudent as pr
+from benchmarks._study import results
 
 STATES, ACTIONS, NEXT, DISCOUNT = 30, 4, 4, 0.95
 GOAL, ACCIDENT = STATES, STATES + 1  # terminal
@@ -63,8 +63,9 @@ def _divert(row: np.ndarray, state: int, chance: float) -> None:
     row[state] += chance
 
 
-def one_log(world: str, episodes: int, seed: int) -> list[float]:
+def one_log(task: tuple[str, int, int]) -> list[float]:
     """Return what the policy of each rule earns more than that of the log."""
+    world, episodes, seed = task
     rng = np.random.default_rng([seed, episodes])
     true, transition, reward = true_model(world == "experts", rng)
     best = pr.solve(true)
@@ -107,14 +108,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stay_close", description=__doc__.splitlines()[0])
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="a file for what was found so far, from which a run goes on")
     asked = parser.parse_args()
+    settings = list(product(WORLDS, EPISODES))
+    tasks = [(*setting, seed) for setting in settings for seed in range(asked.logs)]
+    said = results(one_log, tasks, asked.workers, asked.keep)
     print(f"{'world':>8} {'episodes':>8} {'rule':>18} {'worse than the log':>20} {'10th percentile':>16} {'mean':>8}")
-    with ProcessPoolExecutor(asked.workers) as pool:
-        for world, episodes in product(WORLDS, EPISODES):
-            found = np.array(list(pool.map(partial(one_log, world, episodes), range(asked.logs), chunksize=2)))
-            for name, gains in zip(RULES, found.T, strict=True):
-                cells = f"{(gains < -0.01).mean():>20.1%} {np.quantile(gains, 0.1):>16.3f} {gains.mean():>8.3f}"
-                print(f"{world:>8} {episodes:>8,} {name:>18} {cells}", flush=True)
+    for i, (world, episodes) in enumerate(settings):
+        found = np.array(said[i * asked.logs : (i + 1) * asked.logs])
+        for name, gains in zip(RULES, found.T, strict=True):
+            cells = f"{(gains < -0.01).mean():>20.1%} {np.quantile(gains, 0.1):>16.3f} {gains.mean():>8.3f}"
+            print(f"{world:>8} {episodes:>8,} {name:>18} {cells}", flush=True)
 
 
 if __name__ == "__main__":

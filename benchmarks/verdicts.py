@@ -6,8 +6,10 @@
   studies of any world. What was found of each claim is kept in RESULTS/error-rates, by the content of its samples and
   of the rules: a run that was killed goes on where it was.
 - ``python -m benchmarks.verdicts summary RESULTS --workers N`` judges the claims, also at half and at double of the
-  thresholds that are ours, writes ``docs/verdicts.json`` and puts its tables into ``docs/numbers.md``. The lakes with
-  half and with twice the episodes are simulated, into RESULTS/episodes-200 and RESULTS/episodes-800.
+  thresholds that are ours, writes ``docs/verdicts.json`` and puts its tables into ``docs/numbers.md``.
+- ``python -m benchmarks.verdicts episodes RESULTS --workers N`` simulates the lakes with half, all and twice the
+  episodes, which ``summary`` does too, and changes their rows only. One simulation of twice the episodes, kept in
+  RESULTS/episodes, has all three. It fails if a verdict at all the episodes is not that of ``docs/verdicts.json``.
 - ``python -m benchmarks.verdicts page`` puts the tables of ``docs/verdicts.json`` into ``docs/numbers.md`` once more.
 """
 
@@ -19,13 +21,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from prudent._support.content import Content
 from prudent._support.output import write
@@ -40,18 +42,24 @@ from prudent.reproduction import (
     judge,
     load_datasets,
     rules,
-    run,
 )
-from prudent.reproduction.claims import BEYOND, Statement, counts
+from prudent.reproduction.claims import BEYOND, Data, Statement, counts
 from prudent.reproduction.error_rates import FILE, ErrorRate, error_rate, record
 from prudent.reproduction.error_rates import STUDIES as SIMULATED
 from prudent.reproduction.rules import ERROR, Verdict
+from prudent.reproduction.runner import computed
+from prudent.reproduction.runs.base import Run
+from prudent.reproduction.runs.simulation import SimulationRun
+from prudent.reproduction.scale import Scale
 from prudent.reproduction.studies import lake_long, lake_regret
+from prudent.reproduction.studies.lake_levels import MULTIPLES
+from prudent.reproduction.study import Coordinates
 
 ROOT = Path(__file__).parent.parent
 RATES = ROOT / "src" / "prudent" / "reproduction" / FILE
 SUMMARY = ROOT / "docs" / "verdicts.json"
 PAGE = ROOT / "docs" / "numbers.md"
+LAKES = ("lake-regret", "lake-levels")  # in this order: the second takes longer and has the runs of the first
 MARK = re.compile(r"(<!-- verdicts: (\w+) -->\n).*?(\n<!-- end -->)", flags=re.DOTALL)
 
 
@@ -169,22 +177,64 @@ def thresholds(results: Path, workers: int | None, simulate: bool) -> dict[str, 
                     if episodes <= int(data[name].episode[-1]):
                         at = _otherwise(statement, name, data[name], find=partial(find, episodes))
                         add(statement, f"after {episodes:,} episodes", at)
-    lakes = [name for name in ("lake-regret", "lake-levels") if name in data and simulate]
-    for name in lakes:
-        scale = SCALES[data[name].attrs["scale"]]
-        for episodes in (scale.episodes // 2, scale.episodes, 2 * scale.episodes):
-            folder = results
-            if episodes != scale.episodes:
-                folder = results / f"episodes-{episodes}"
-                run([name], replace(scale, episodes=episodes), folder, workers, int(data[name].attrs["seed"]))
-            for statement, claim in zip(
-                STUDIES[name].claims, STUDIES[name].judge(load_datasets(folder)[name]), strict=True
-            ):
-                if statement.id not in found:
-                    found.setdefault(f"{statement.id} ", []).append(
-                        {"threshold": f"{episodes:,} episodes", **_verdicts(claim)}
-                    )
-    return {name.strip(): rows for name, rows in found.items()}
+    if simulate:
+        found |= by_episodes(results, workers, LAKES, int(next(iter(data.values())).attrs["seed"]))
+    return found
+
+
+def at_moments(
+    name: str, scale: Scale, folder: Path, workers: int | None, seed: int, moments: Sequence[int]
+) -> dict[int, Data]:
+    """Return the datasets of a study of the lakes with several numbers of episodes, from one simulation of the longest.
+
+    The first episodes of a run are those of a shorter run, bit by bit: the agents do not know how long it will be. So
+    each replication is simulated once. Looks at growing data are taken for each number of episodes by itself.
+    """
+    study, found = STUDIES[name], {}
+    longest = max(moments)
+    for moment in sorted(moments, reverse=True):
+        plan: Mapping[Coordinates, Run] | None = study.plan(scale)
+        while plan:
+            there = {where: cast(SimulationRun, part) for where, part in plan.items()}
+            shown = {where: replace(part, seed=seed, steps=moment, points=1) for where, part in there.items()}
+            runs = {where: replace(part, steps=longest, also=tuple(moments)) for where, part in shown.items()}
+            with computed(folder, list(runs.values()), workers, None, None, None) as result_of:
+                results = {
+                    where: {"regret": result_of(part)[0]["regret"][: part.replications, part.times == moment]}
+                    for where, part in runs.items()
+                }
+            data = found[moment] = study.dataset(scale, results, shown)
+            cells = sorted({(part.replications, str(where[:-1])) for where, part in shown.items()}, reverse=True)
+            print(f"{name}, {moment} episodes: {', '.join(f'{size} {cell}' for size, cell in cells[:3])}", flush=True)
+            plan = study.further(scale, data) if study.further else None
+    return found
+
+
+def by_episodes(
+    results: Path, workers: int | None, names: Sequence[str], seed: int, scale: Scale = SCALES["paper"]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the verdicts of the claims about the end of a run with half, all and twice the episodes, by claim.
+
+    What is simulated is kept in RESULTS/episodes: a run that was killed goes on where it was.
+    """
+    moments = (scale.episodes // 2, scale.episodes, 2 * scale.episodes)
+    most = MULTIPLES[scale.lake_looks - 1] * scale.lake_replications
+    size = f", at most {most:,} replications" if scale.lake_looks < len(MULTIPLES) else ""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in names:
+        study = STUDIES[name]
+        data = at_moments(name, scale, results / "episodes", workers, seed, moments)
+        for statement in study.claims:
+            if getattr(statement.find, "func", None) is not lake_regret.pays_early:  # its moment is not the end
+                found[statement.id] = [
+                    {
+                        "threshold": f"{moment:,} episodes{size if study.further else ''}",
+                        **_verdicts(statement.judge(data[moment], study.readings)),
+                    }
+                    for moment in moments
+                ]
+                print(f"{statement.id}: {json.dumps(found[statement.id], indent=1)}", flush=True)
+    return found
 
 
 # -- the summary and the page ------------------------------------------------------------------------------
@@ -271,10 +321,12 @@ def page(text: str, content: Mapping[str, Any], measured: Mapping[str, Any]) -> 
 def main(arguments: list[str]) -> int:
     """Run what the arguments say; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("rates", "summary", "page"))
+    parser.add_argument("what", choices=("rates", "summary", "episodes", "page"))
     parser.add_argument("results", nargs="?", type=Path, help="a folder of `prudent reproduce`")
     parser.add_argument("--workers", type=int, default=2, help="processes, or threads of simulations")
     parser.add_argument("--studies", type=int, default=SIMULATED, help="simulated studies in each world")
+    looks = "episodes: how often the study of the best level may look at growing data"
+    parser.add_argument("--looks", type=int, default=len(MULTIPLES), choices=range(1, len(MULTIPLES) + 1), help=looks)
     parser.add_argument("--out", type=Path, help="rates: the file to write")
     parser.add_argument("--stored", action="store_true", help="summary: simulate nothing, without other episodes")
     asked = parser.parse_args(arguments)
@@ -287,6 +339,16 @@ def main(arguments: list[str]) -> int:
         content = summary(asked.results, asked.workers, not asked.stored)
         SUMMARY.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     content = json.loads(SUMMARY.read_text(encoding="utf-8"))
+    if asked.what == "episodes":
+        scale = replace(SCALES["paper"], lake_looks=asked.looks)
+        rows = by_episodes(asked.results, asked.workers, LAKES, int(content["seed"]), scale)
+        stored = {each["id"]: (each["as_written"], each["verdict"]) for each in content["claims"]}
+        for claim, (_, now, _) in rows.items():
+            if "at most" not in now["threshold"] and (now["as_written"], now["verdict"]) != stored[claim]:
+                print(f"{claim}: {now['verdict']} now, but {stored[claim][1]} in {SUMMARY.name}: run summary again")
+                return 1
+        content["thresholds"] |= rows
+        SUMMARY.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     measured = json.loads(RATES.read_text(encoding="utf-8"))
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), content, measured), encoding="utf-8")
     print(json.dumps(content["counts"], indent=1))

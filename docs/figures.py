@@ -297,6 +297,26 @@ def episodes() -> Figure:
     return names["found"].plot()
 
 
+def learning() -> Figure:
+    """What learning inside the horizon is worth with two arms of which nothing is known."""
+    figure, axes = canvas(3.0)
+    arms = pr.UncertainMDP(source=[[0, 1]], next_state=[[[0, 0], [0, 0]]], reward=[[[0, 1], [0, 1]]], discount=1)
+    alphas = np.round(np.arange(0.0, 0.96, 0.05), 2)
+    for horizon, colour in ((5, "brps-0.5"), (10, "brps-0.9"), (20, "brps-0.99")):
+        plans = [
+            pr.BayesianRiskMDP(arms, np.ones((2, 2)), alpha).solve(horizon=horizon, learning=True) for alpha in alphas
+        ]
+        worth = [100.0 * float(plan.value_of_learning[0] / plan.fixed_value[0]) for plan in plans]
+        axes.plot(alphas, worth, color=hex_of(colour), marker=".", label=f"{horizon} pulls")
+    axes.axhline(0.0, color=hex_of("ink"), linewidth=0.8)
+    axes.fill_between([0.0, 1.0], -60.0, 0.0, color=hex_of("neutral"), alpha=0.18, linewidth=0)
+    axes.text(0.03, -50.0, "learning costs", fontsize=8.0)
+    axes.set(xlabel="level α", ylabel="value of learning, %", xlim=(0.0, 0.97), ylim=(-60.0, 30.0))
+    axes.set_title("With caution, learning can be worth less than nothing")
+    axes.legend(loc="upper right")
+    return figure
+
+
 FIGURES: tuple[Callable[[], Figure], ...] = (
     posterior,
     tails,
@@ -307,6 +327,7 @@ FIGURES: tuple[Callable[[], Figure], ...] = (
     lockin,
     propensities,
     episodes,
+    learning,
 )
 
 

@@ -33,6 +33,9 @@ from .models import UncertainMDP as UncertainMDP
 from .planning import BayesianRiskMDP as BayesianRiskMDP
 from .planning import Entropic as Entropic
 from .planning import EVaR as EVaR
+from .planning import IntervalMDP as IntervalMDP
+from .planning import L1Ball as L1Ball
+from .planning import PosteriorRisk as PosteriorRisk
 from .planning import evaluate as evaluate
 from .planning import solve as solve
 from .posteriors import DirichletPosterior as DirichletPosterior
@@ -42,6 +45,8 @@ from .risk import Spectral as Spectral
 from .risk import VaR as VaR
 from .risk import cvar as cvar
 from .risk import sample_size as sample_size
+from .service import AsyncClient as AsyncClient
+from .service import Client as Client
 from .simulation import simulate as simulate
 
 __version__: str

@@ -535,6 +535,9 @@ def _read_rows(values: ArrayLike, counts: ArrayLike) -> tuple[FloatArray, FloatA
     if empty.any():
         message = f"counts{first_index(empty)} has total 0, expected at least one positive count"
         raise PosteriorError(message, code="sum-zero", argument="counts", index=first_place(empty))
+    if psi.shape[-1] == 0:
+        message = f"counts must have at least one outcome in each row, got shape {psi.shape}"
+        raise PosteriorError(message, code="wrong-shape", argument="counts", value=psi.shape)
     return v, psi
 
 

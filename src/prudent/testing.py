@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from ._support.checks import FloatArray, IntArray
+from ._support.checks import FloatArray, IntArray, takes
 from ._support.content import Content
 from .agents.protocol import AgentFactory
 from .agents.tabular import TabularAgent
@@ -487,11 +487,19 @@ def check_posterior(
 def _posterior_rules(
     make: Callable[[], Any], observations: list[tuple[Any, ...]], model: UncertainMDP | None, draws: int, seed: int
 ) -> Iterator[str]:
+    if not callable(make):
+        text = f"make is {make!r}, expected a function without arguments that returns the posterior before data"
+        raise ParameterError(text, code="wrong-type", argument="make", value=make)
     posterior = make()
-    absent = [name for name in ("sample", "update") if not callable(getattr(posterior, name, None))]
-    if absent:
-        text = f"make() returned {posterior!r}, which has no {absent[0]}"
-        raise _fault("posterior-methods", text, value=posterior)
+    arguments = {"sample": 2, "update": len(observations[0]) if observations else None}
+    for name, count in arguments.items():
+        method = getattr(posterior, name, None)
+        if not callable(method):
+            text = f"make() returned {posterior!r}, which has no {name}"
+            raise _fault("posterior-methods", text, value=posterior)
+        if count is not None and not takes(method, count):
+            text = f"{name} of {posterior!r} does not take {count} arguments"
+            raise _fault("posterior-methods", text, value=posterior)
     yield "posterior-methods"
     for row in observations:
         posterior.update(*row)

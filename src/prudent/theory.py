@@ -317,8 +317,7 @@ def regret_bound(T: ArrayLike, K: int, d: int, alpha: float, delta: float) -> Fl
     """Return the high-probability bound on the regret of Algorithm 2'' (the conventional-regret theorem).
 
     (3/2) (4 sqrt(pi) e)^((2-alpha)/(1-alpha)) sqrt(d ln(4T/delta) ln(2T^2/(1-alpha)))
-    (15 sqrt(d K T ln T) + 6 sqrt(2 T ln(2/delta))). Near alpha = 1 the bound exceeds the range of floating point and is
-    infinite.
+    (15 sqrt(d K T ln T) + 6 sqrt(2 T ln(2/delta))). Near alpha = 1 the bound exceeds the largest float.
 
     Parameters
     ----------
@@ -341,7 +340,7 @@ def regret_bound(T: ArrayLike, K: int, d: int, alpha: float, delta: float) -> Fl
     Raises
     ------
     ParameterError
-        If an argument is out of its range.
+        If an argument is out of its range, or if the bound exceeds the largest float (`alpha` near 1).
 
     Examples
     --------
@@ -380,7 +379,7 @@ def expected_regret_bound(T: ArrayLike, K: int, d: int, alpha: float) -> FloatAr
     Raises
     ------
     ParameterError
-        If an argument is out of its range.
+        If an argument is out of its range, or if the bound exceeds the largest float (`alpha` near 1).
 
     Examples
     --------
@@ -398,8 +397,12 @@ def _conventional_bound(
     power = (2.0 - alpha) / (1.0 - alpha) * math.log(4.0 * math.sqrt(math.pi) * math.e)
     growth = np.sqrt(d * log_width * np.log(2.0 * T * T / (1.0 - alpha)))
     steps = 15.0 * np.sqrt(d * K * T * np.log(T)) + 6.0 * np.sqrt(2.0 * T * log_chance)
-    with np.errstate(over="ignore"):
-        return 1.5 * np.exp(np.float64(power)) * growth * steps
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = 1.5 * np.exp(np.float64(power)) * growth * steps
+    if not np.isfinite(bound).all():
+        message = f"alpha must be further from 1: the bound exceeds the largest float at {alpha!r}"
+        raise ParameterError(message, code="overflow", argument="alpha", value=alpha)
+    return np.asarray(bound)[()]
 
 
 def optimistic_vi_regret_bound(
@@ -450,7 +453,7 @@ def optimistic_vi_regret_bound(
     evidence = np.log(4.0 * (3.0 - 2.0 * level) * states**2 * actions * steps / (1.0 - level)) - np.log(chance)
     visits = np.minimum(states * np.sqrt(steps + 1.0), np.sqrt(states * (steps + 1.0) * np.log(steps + 1.0)))
     bound = 6.0 * np.sqrt(0.5 * states**2 * evidence) * visits
-    bound += 2.0 * states + 2.0 + 2.0 * np.sqrt(2.0 * steps * np.log(2.0 / chance))
+    bound += 2.0 * states + 2.0 + 2.0 * np.sqrt(2.0 * steps * (math.log(2.0) - np.log(chance)))
     bound = bound * gamma / (1.0 - gamma) ** 2
     return bound + 1.0 / (1.0 - gamma) if delta is None else bound
 

@@ -201,6 +201,7 @@ def test_a_killed_client_is_resumed(here, cluster, client, tmp_path):
     assert digests(tmp_path) == here
 
 
+@pytest.mark.slow
 def test_a_killed_scheduler_is_a_clear_error_and_nothing_is_lost(here, tmp_path):
     out = tmp_path / "out"
     with Loopback(tmp_path / "cluster", workers=1) as cluster:

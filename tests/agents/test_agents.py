@@ -136,8 +136,10 @@ def test_generators_and_arrays_are_let_go():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tabular, "replication_streams", lambda *a: streams.append(replication_streams(*a)) or streams[-1])
         pr.simulate(lake, brps_rl(0.9), episodes=3, replications=2, threads=1)
+        patch.setattr(tabular, "MOST_TOGETHER", 1)
+        pr.simulate(lake, brps_rl(0.9), episodes=3, replications=2, threads=1)
     gc.collect()
-    assert streams
+    assert len(streams) == 3
     assert {sys.getrefcount(each) for pair in streams for each in pair} == {3}  # the list's, ours and the call's
 
 

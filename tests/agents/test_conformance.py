@@ -17,27 +17,39 @@ from prudent.envs.gymnasium import MAKERS, TabularEnv
 from prudent.errors import DataError, ModelError, ParameterError
 from prudent.schedules import Falling
 
-AGENTS = {  # problem, seed -> an agent that goes by index
-    each.label: lambda problem, seed, each=each: pr.PosteriorSamplingAgent(
-        problem.model, settings=each, episode_length=7, rng=seed, indices=True
-    )
-    for each in (
-        pr.agents.ts_rl(),
-        pr.brps_rl(0.9),
-        pr.brps_rl(0.7, estimator="modified", label="mine"),
-        pr.brps_rl(-0.8),
-        pr.brps_rl(Falling(0.9, scale=3, unseen=-0.5), label="falling"),
-        pr.brps_rl([0.99, 0.5, 0.0], sweeps=30),
-        pr.agents.certainty_equivalence(),
-        pr.agents.worst_case(5),
-        pr.agents.SamplingSettings(risk=pr.MeanCVaR(0.8, weight=0.5)),
-        pr.agents.SamplingSettings(risk=pr.Spectral(lambda u: 1 - (1 - u) ** 2), draws=6, label="spectral"),
-    )
-} | {
-    "optimistic": lambda problem, seed: pr.OptimisticVIAgent(
-        problem.model, settings=pr.agents.optimistic_vi(0.5, horizon=500, label="hopeful"), rng=seed, indices=True
-    ),
-}
+AGENTS = (
+    {  # problem, seed -> an agent that goes by index
+        each.label: lambda problem, seed, each=each: pr.PosteriorSamplingAgent(
+            problem.model, settings=each, episode_length=7, rng=seed, indices=True
+        )
+        for each in (
+            pr.agents.ts_rl(),
+            pr.brps_rl(0.9),
+            pr.brps_rl(0.7, estimator="modified", label="mine"),
+            pr.brps_rl(-0.8),
+            pr.brps_rl(Falling(0.9, scale=3, unseen=-0.5), label="falling"),
+            pr.brps_rl([0.99, 0.5, 0.0], sweeps=30),
+            pr.agents.certainty_equivalence(),
+            pr.agents.worst_case(5),
+            pr.agents.SamplingSettings(risk=pr.MeanCVaR(0.8, weight=0.5)),
+            pr.agents.SamplingSettings(risk=pr.Spectral(lambda u: 1 - (1 - u) ** 2), draws=6, label="spectral"),
+        )
+    }
+    | {
+        "optimistic": lambda problem, seed: pr.OptimisticVIAgent(
+            problem.model, settings=pr.agents.optimistic_vi(0.5, horizon=500, label="hopeful"), rng=seed, indices=True
+        ),
+    }
+    | {
+        each.label: lambda problem, seed, each=each: pr.agents.QLearningAgent(
+            problem.model, settings=each, rng=seed, indices=True
+        )
+        for each in (
+            pr.agents.brql(0.5, batch=7, updates=3),
+            pr.agents.brql(0.5, risk="var", draws=20, batch=7, updates=3),
+        )
+    }
+)
 
 
 def barred():
@@ -100,7 +112,11 @@ def test_an_agent_acts_admissibly_and_counts_what_it_saw(kind, name):
     log = live(agent, problem, 40, seed=1)
     counts = problem.model.count(log, problem.model.prior(), indices=True)
     assert agent.posterior == pr.DirichletPosterior(counts, problem.model.prior())
-    assert problem.model.admissible[np.arange(problem.model.n_states), agent.policy].all()
+    if agent.policy.ndim == 2:  # one that explores
+        np.testing.assert_allclose(agent.policy.sum(axis=1), 1.0)
+        assert not agent.policy[~problem.model.admissible].any()
+    else:
+        assert problem.model.admissible[np.arange(problem.model.n_states), agent.policy].all()
     assert np.isfinite(agent.value).all()
 
 

@@ -217,3 +217,20 @@ def test_refusals():
             agent.act(0)
     with refused(DataError, "unknown-outcome", argument="outcome", state=0):
         ModelSamplingAgent(LAKE.model).observe(0, 0, 0)  # at a wall several outcomes stay
+
+
+def test_posteriors_that_are_none():
+    class NoUpdate:
+        def sample(self, n, rng):
+            return np.repeat(LAKE.theta[np.newaxis], n, axis=0)
+
+    class NoStream(Known):
+        def sample(self, n):
+            return np.repeat(LAKE.theta[np.newaxis], n, axis=0)
+
+    for given in (Known(LAKE.theta), lambda model: NoUpdate(), lambda model: NoStream(LAKE.theta)):
+        with refused(ParameterError, "wrong-type", argument="posterior"):
+            ModelSamplingAgent(LAKE.model, given)
+    with refused(PosteriorError, "wrong-type", argument="posterior") as caught:
+        pr.BayesianRiskMDP(LAKE.model, Known(LAKE.theta), 0.5)
+    assert "draws=posterior.sample" in str(caught.value)

@@ -114,7 +114,8 @@ def test_commands_write_the_check_and_strict_refuses(two_types, tmp_path, monkey
     assert "Check: serious, " in capsys.readouterr().out
     page = (tmp_path / "solved" / "report.html").read_text()
     assert "by data that it was not chosen from it earns" in page
-    assert page.index("Does the model hold?") < page.index("In short")
+    assert page.index("How sure this is") < page.index("What is assumed") < page.index("Details: ")
+    assert page.index("The numbers of this page may be wrong") < page.index("Recommended is the policy")
     level = json.loads((tmp_path / "solved" / "check.json").read_text())["recommended"]["alpha"]
     assert json.loads((tmp_path / "solved" / "policy.json").read_text())["recommended"] == level
     assert main(["solve", *options, "--out", "strict", "--strict"]) == 2

@@ -101,6 +101,19 @@ def test_contributions_of_changes_add_up(rng):
     assert found.changes["contribution"].sum() == pytest.approx(values[0] - values[1], abs=1e-9)
 
 
+def test_the_figure_shows_returns_and_changes(rng):
+    theta, reward = world(rng)
+    old = decided(log_of(rng, theta, reward, 20))
+    for new in (reward, -reward):
+        found = compare(old, *read(log_of(rng, theta, new, 20)), draws=20, simulations=19)
+        axes = found.plot().axes
+        assert len(axes) == 1 + bool(len(found.changes))
+        assert [text.get_text() for text in axes[0].get_yticklabels()] == list(found.returns.index)
+        if len(found.changes):
+            widths = [bar.get_width() for bar in axes[1].patches]
+            np.testing.assert_allclose(widths, found.changes["contribution"][:12])
+
+
 def test_new_and_gone_states_are_named(rng):
     theta, reward = world(rng)
     old = decided(log_of(rng, theta, reward, 30))

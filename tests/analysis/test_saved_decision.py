@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import subprocess
 import sys
@@ -9,10 +10,12 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from _schema import faults
 from refusals import refused
 
 import prudent as pr
 from prudent.errors import ParameterError, StateFileError
+from prudent.planning import AtMost
 from prudent.risk import EntropicRisk, Expectile
 
 LOG = [
@@ -170,3 +173,37 @@ def test_damaged_and_forged_files_are_refused(tmp_path, rng):
         assert found.solution.states == ("ill", "weak", "well") or found.solution.value.size == 3
     with pytest.raises(FileNotFoundError):
         pr.load(tmp_path / "absent")
+
+
+def test_bounds_on_costs_are_kept(tmp_path):
+    model, posterior = made()
+    asked = {"at_most": {"drugs": AtMost(0.5, pr.CVaR(0.8))}, "start": "ill", "draws": 20, "rng": 1}
+    cost = np.tile(np.array(model.actions) == "drug", (model.n_states, 1)).astype(float)
+    found = pr.BayesianRiskMDP(model, posterior, alpha=0.0).solve(costs={"drugs": cost}, **asked)
+    pr.save(tmp_path, found)
+    again = pr.load(tmp_path).solution.constraint
+    assert again._replace(policies=()) == found.constraint._replace(policies=())
+    np.testing.assert_array_equal(again.policies, found.constraint.policies)
+
+
+def test_every_kind_of_policy_fits_the_schema(tmp_path):
+    text = importlib.resources.files("prudent.planning").joinpath("policy.schema.json").read_text(encoding="utf-8")
+    schema = json.loads(text)
+    model, posterior = made()
+    problem = pr.BayesianRiskMDP(model, posterior, alpha=0.5)
+    mean = pr.BayesianRiskMDP(model, posterior, alpha=0.0)
+    known = pr.MDP([[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.3, 0.7]]], [[1.0, 0.0], [0.0, 2.0]], 0.9)
+    solutions = [
+        problem.solve(),
+        problem.solve(horizon=3),
+        problem.solve(baseline="log", min_visits=4),
+        mean.solve(costs={"x": np.ones(model.n_states)}, at_most={"x": 50.0}),
+        pr.solve(known, objective="average"),
+        pr.solve(known, objective=pr.EVaR(0.5), start=0),
+    ]
+    for solution in solutions:
+        pr.save(tmp_path, solution)
+        record = json.loads((tmp_path / "policy.json").read_text())
+        assert faults(record, schema, schema) == []
+    assert faults(record | {"policy": [{"state": "ill", "act": 1}]}, schema, schema)
+    assert faults({}, schema, schema)

@@ -119,12 +119,12 @@ def test_a_study_has_today_on_every_table(log, tmp_path):
     assert set(chances) == {"ill", "weak"}
     assert sum(chances["ill"].values()) == pytest.approx(1)
     page = study.report(tmp_path / "page.html").read_text()
-    assert "What changes" in page
+    assert "Compared with today" in page
     assert "what is done today" in page
     plain = study_log(*log, 0, start="ill", draws=30, baseline=None)
     assert plain.record()["today"] is None
     assert "today" not in plain.to_pandas()
-    assert "What changes" not in plain.report(tmp_path / "page.html").read_text()
+    assert "Compared with today" not in plain.report(tmp_path / "page.html").read_text()
 
 
 def test_what_is_dangerous_is_neither_done_nor_measured(log):

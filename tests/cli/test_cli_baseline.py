@@ -38,7 +38,7 @@ def test_today_is_on_the_screen_and_in_the_files(call, tmp_path):
     assert record["levels"][0]["probability_better"] > 0.5
     assert pandas.read_csv(tmp_path / "policy" / "policy.csv")["today"].dropna().tolist() == ["wait 96%, drug 4%"]
     assert "wait 96%, drug 4%" in out
-    assert "What changes" in (tmp_path / "policy" / "report.html").read_text()
+    assert "Compared with today" in (tmp_path / "policy" / "report.html").read_text()
     code, out, _ = call("solve", *TERMINAL, "--alpha", "0", "--baseline", "none")
     assert code == 0
     assert "today" not in out

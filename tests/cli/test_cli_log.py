@@ -116,15 +116,19 @@ def test_the_page_is_whole_and_tells_it_in_words(call, log, tmp_path):
     for link in found.links:
         if link.startswith("#"):
             assert link[1:] in found.ids
-        elif link != "data:,":
-            assert (tmp_path / "here" / link).is_file(), link
+        else:  # the page can be sent alone
+            assert link.startswith("data:"), link
     assert len(found.ids) == len(set(found.ids))
     words = re.sub(r"<[^>]+>", " ", page)
     for told in (
         "144 rows",
         "What to do",
         "What the policies earn",
-        "How much caution",
+        "Rules to remember",
+        "Compared with today",
+        "How sure this is",
+        "What is assumed",
+        "how much caution",
         "What to measure next",
         "takes the risk anew at every step",
         "no forecast",
@@ -439,3 +443,22 @@ def test_long_names_of_states_leave_room_for_what_to_do(tmp_path, call):
     assert shown.count("low dose") + shown.count("nothing at all") >= 3
     assert all(len(line) <= 100 for line in shown.splitlines())
     assert shown.count("15") >= 3  # the value, 1.5 / (1 - 0.9)
+
+
+def test_states_whose_actions_lead_back_are_on_the_screen(call, tmp_path):
+    rows = [f"shop,{price},shop,{reward}" for price, reward in (("low", 1), ("high", 3)) for _ in range(20)]
+    (tmp_path / "log.csv").write_text("state,action,next_state,reward\n" + "\n".join(rows) + "\n")
+    code, text, _ = call("solve", "log.csv", "--alpha", "0", "--draws", 50)
+    assert code == 0
+    assert re.search(r"^shop +high ", text, flags=re.MULTILINE)
+
+
+def test_numbers_of_actions_stay_whole_where_the_process_ends(call, tmp_path):
+    """Terminal states have no action: the column of the others is 1, not 1.0, in the table and on the screen."""
+    rows = ["state,action,next_state,reward,count", "1,0,2,0,5", "1,1,9,1,5", "2,0,9,0,4", "2,1,1,1,4"]
+    (tmp_path / "log.csv").write_text("\n".join(rows))
+    code, text, _ = call("solve", tmp_path / "log.csv", "--terminal", "9", "--draws", 20, "--out", tmp_path / "out")
+    assert code == 0
+    table = pandas.read_csv(tmp_path / "out" / "policy.csv", dtype=str)
+    assert set(table["action"].dropna()) <= {"0", "1"}
+    assert "1.0 " not in text.partition("What to do there")[2].partition("Forecast")[0]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import re
+
 import pandas as pd
 import pytest
 from refusals import refused
 
-from prudent._support.output import write_table
+from prudent import from_log
+from prudent._support.output import plain_cell, write_table
+from prudent.analysis import study_log
 from prudent.cli.main import main
 from prudent.display.words import visible
 from prudent.errors import DataError, ParameterError
@@ -20,6 +25,22 @@ def test_formulas_in_tables_are_texts(tmp_path):
     assert read.columns[0] == "'=state"
     assert all(cell.startswith("'") for cell in read["'=state"][:6])
     assert read["'=state"][6:].tolist() == ["plain", "-1.5", "a=b"]
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n", "\x00", "\ufeff", "\u200b", "\u00a0"])
+@pytest.mark.parametrize("name", ["=1+2", "\uff1d1+2", "\uff0bA1", "\uff20SUM(A1)"])
+def test_formulas_behind_what_is_not_shown_are_texts(before, name):
+    assert plain_cell(before + name).startswith("'")
+
+
+def test_the_table_in_a_page_has_no_formulas(tmp_path):
+    """The page offers policy.csv for download."""
+    rows = [("=cmd|' /C calc'!A0", "+wait", "well", 1.0, 5), ("=cmd|' /C calc'!A0", "drug", "well", 0.5, 5)]
+    study = study_log(*from_log(rows, 0.9, terminal=["well"]), (0.0,), draws=4)
+    page = study.report(tmp_path / "page.html").read_text()
+    tables = [base64.b64decode(part).decode() for part in re.findall(r"data:text/csv[^,]*;base64,([\w+/=]+)", page)]
+    assert any("'=cmd" in table and "'+wait" in table for table in tables)
+    assert not any(line.startswith(("=", "+")) for table in tables for line in re.split("[,\n]", table))
 
 
 def test_control_characters_are_written_out():

@@ -193,7 +193,7 @@ def test_stock_out_hides_demand():
         ({"backlog": -1}, "integer-range"),
         ({"start": 11}, "unknown-state"),
         ({"start": -2, "backlog": 1, "capacity": 2}, "unknown-state"),
-        ({"price": float("nan")}, "not-finite"),
+        ({"price": float("nan")}, "not-a-number"),
     ],
 )
 def test_bad_inventory(options, code):

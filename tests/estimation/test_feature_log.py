@@ -115,6 +115,33 @@ def test_wrong_arguments_are_refused():
         pr.BayesianRiskMDP(model, posterior, 0.0).solve().act({"x": 1})
 
 
+@pytest.mark.parametrize("name", ["reward", "done", "action", "episode", "next_pressure", "hours"])
+def test_a_state_never_depends_on_what_followed_its_row(name):
+    """The reward, the end, the action, the next row, the time it took: none is known when the action is chosen."""
+    log = SIMPLE | {"next_pressure": [80.0, 120.0, 0.0, 64.0, 0.0], "hours": [1.0, 1.0, 1.0, 1.0, 1.0]}
+    role = {"next_pressure": "next_state", "hours": "duration"}.get(name, name)
+    for states in (None, pr.StateMap(["pressure", name], method="quantiles", bins=2, min_rows=1)):
+        with refused(ParameterError, "feature-role", argument="features", value=name, role=role):
+            from_log(log, 0.9, features=["pressure", name], states=states, duration="hours")
+
+
+def test_a_feature_is_its_own_column_whatever_it_is_called(rng):
+    """A column "a" beside "action", or "time" beside "step", had been replaced by what its name is usual for."""
+    log = walk(rng, 40, 6).rename(columns={"x": "a", "noise": "time"})
+    states = pr.StateMap(["a", "time"], method="quantiles", bins=2)
+    expected = states.fit(log)
+    model, _ = from_log(log, 0.9, states=states)
+    assert model.summary.state_map.rules == expected.rules
+    assert model.summary.columns["feature a"] == "a"
+    alone = from_log(walk(rng, 40, 6), 0.9, states=pr.StateMap(["x", "step"], method="quantiles", bins=2))[0]
+    assert alone.summary.columns["step"] == "step"  # which may be both
+
+
+def test_a_feature_without_values_is_named(rng):
+    with refused(DataError, "missing-value", column="noise"):
+        from_log(walk(rng, 20, 6).assign(noise=np.nan), 0.9, features=["x", "noise"])
+
+
 def test_values_as_they_are():
     model, _ = from_log(SIMPLE, 0.9, features=["pressure"], states="as they are", min_count=1)
     assert len(model.summary.states) == 6
@@ -251,6 +278,14 @@ def test_the_choice_finds_what_is_right(chosen):
     assert len(choice.plot().axes) == 2
 
 
+def test_the_table_has_what_was_chosen(chosen):
+    choice = chosen[1].summary.state_choice
+    row = choice.to_pandas().query("chosen").iloc[0]
+    at = choice.honest.at(design=choice.design, alpha=choice.alpha)[0]
+    assert (row["design"], row["alpha"]) == (choice.design, choice.alpha)
+    assert row["honest"] == choice.honest.honest[at]
+
+
 def test_what_the_log_did_is_calibrated_in_a_markov_world(chosen):
     """The gap is within four standard errors of zero (a false alarm in 16,000) plus the bias of a coarse state."""
     choice = chosen[1].summary.state_choice
@@ -324,3 +359,29 @@ def test_the_file_runs_without_the_library(chosen, tmp_path):
         [sys.executable, "-I", "-S", path, json.dumps({"x": 2.0, "noise": None})], capture_output=True, text=True
     )
     assert (done.stdout.strip(), done.stderr) == ("left", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('{"x": "12,4", "noise": 1}', "x is '12,4', expected a number; write it with a decimal point"),
+        ('{"x": "high", "noise": 1}', "x is 'high', expected a number; or None where it is missing"),
+        ('{"x": [1], "noise": 1}', "x is [1], expected a number; or None where it is missing"),
+        ('{"noise": 1}', "the observation has no column 'x'; give one observation as JSON: "),
+        ("12,4", "the observation is no JSON ("),
+        ("12.4", "the observation is 12.4, expected an object; give one observation as JSON: "),
+    ],
+)
+def test_the_file_says_in_one_line_what_is_wrong_with_an_observation(chosen, tmp_path, given, said):
+    path = tmp_path / "act.py"
+    path.write_text(policy_code(chosen[2]))
+    done = subprocess.run([sys.executable, "-I", "-S", path, given], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_library_says_the_same_of_a_decimal_comma(chosen):
+    with pytest.raises(pr.errors.DataError, match="x is '12,4', expected a number; write it with a decimal point"):
+        chosen[2].act({"x": "12,4", "noise": 1.0})

@@ -376,9 +376,11 @@ def test_priors():
     np.testing.assert_allclose(prior(model.prior(0.5))[:3], [[0.5] * 3, [0.5] * 3, [0.5, 0.5, 0]])
     np.testing.assert_array_equal(prior_counts(model, 0.5)[:3], prior(0.5)[:3])
     np.testing.assert_allclose(prior(prior(2.0)), prior(2.0))
-    for bad, code in [(("outcome", 1), "wrong-type"), (0.0, "not-positive"), ("flat", "not-a-number")]:
+    for bad, code in [(0.0, "not-positive"), ("flat", "not-a-number")]:
         with refused(ParameterError, code, argument="prior"):
             prior(bad)
+    with refused(PosteriorError, "not-numbers", argument="prior"):
+        prior(("outcome", 1))
     with refused(PosteriorError, "wrong-shape", argument="prior", value=(1, 1)):
         prior([[1.0]])
 

@@ -13,7 +13,7 @@ from prudent.errors import DataError, ParameterError
 from prudent.estimation.counts import DistinctRows
 from prudent.estimation.designs import GivenStates, MappedStates
 from prudent.estimation.honest import honest_values
-from prudent.estimation.parts import Learner, Part
+from prudent.estimation.parts import SMALL, Learner, Part, PolicyChain
 from prudent.estimation.rows import read_log
 from prudent.planning.problem import BayesianRiskMDP
 
@@ -196,3 +196,22 @@ def test_what_cannot_be_judged_is_refused():
         honest_values(GivenStates(read(table)), 1.0)
     with refused(ParameterError, "empty", argument="alphas"):
         honest_values(GivenStates(read(table)), 0.9, alphas=[])
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.999, 1.0 - 1e-9])
+def test_chains_by_products_and_by_elimination_agree(rng, discount):
+    """Of more states than are eliminated at once, where products settle and where they do not."""
+    size = SMALL + 50
+    target = rng.integers(size, size=(size, 3))
+    chance = rng.dirichlet(np.ones(3), size=size)
+    reward = rng.normal(size=size)
+    log = {"state": np.arange(size), "action": 0, "next_state": np.roll(np.arange(size), 1), "reward": 0.0}
+    rows = read(pandas.DataFrame(log))
+    origin = np.repeat(np.arange(size), 3)
+    chain = PolicyChain.of(rows, discount, origin, target.reshape(-1), chance.reshape(-1), np.repeat(reward, 3))
+    matrix = np.eye(size)
+    np.subtract.at(matrix, (origin, target.reshape(-1)), discount * chance.reshape(-1))
+    expected, start = np.linalg.solve(matrix, reward), np.full(size, 1.0 / size)
+    assert chain.values() == pytest.approx(expected, rel=1e-6, abs=1e-7 * abs(expected).max())
+    visits = np.linalg.solve(matrix.T, start)
+    assert chain.occupancy(start) == pytest.approx(visits, rel=1e-6, abs=1e-7 * visits.max())

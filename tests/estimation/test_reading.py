@@ -54,6 +54,13 @@ def test_a_count_is_a_count():
     assert from_log(PATIENTS.assign(count=2), 0.9, terminal=ENDS)[0].summary.observations == 8.0
 
 
+def test_counts_by_position_are_said():
+    rows = [("ill", "drug", "well", 1.0, 81.0), ("ill", "wait", "dead", 0.0, 64.0)]
+    summary = from_log(rows, 0.9, terminal=ENDS)[0].summary
+    assert dict(summary.lines())["columns"].endswith("count (how often a row was seen)")
+    assert "columns" not in dict(from_log([row[:4] for row in rows], 0.9, terminal=ENDS)[0].summary.lines())
+
+
 def test_a_letter_is_a_reward_only_next_to_s_and_a():
     with refused(DataError, "missing-column", column="reward"):  # r: respiration rate
         from_log(PATIENTS.rename(columns={"reward": "r"}), 0.9, terminal=ENDS)
@@ -100,8 +107,13 @@ def test_check_says_how_columns_were_read(tmp_path, rng):
     [
         (pd.DataFrame({"episode": [1, 1], "glucose": [5.0, 6.0], "action": "a", "reward": 0.0}), "--features"),
         (pd.DataFrame({"episode": 1, "step": [0, 1, 5], "state": "a", "action": "a", "reward": 0.0}), "--gaps"),
+        (
+            pd.DataFrame({"state": np.arange(30) / 7, "action": 0, "next_state": np.arange(30) / 7, "reward": 0}),
+            "as they",
+        ),
+        (pd.DataFrame({"state": ["a"], "action": "a", "next_state": "b", "reward": 0.0}), "--truncated"),
     ],
-    ids=["no state", "a gap"],
+    ids=["no state", "a gap", "measurements", "cut off"],
 )
 def test_errors_name_the_option_that_helps(tmp_path, table, option):
     table.to_csv(tmp_path / "log.csv", index=False)
@@ -287,6 +299,8 @@ def test_a_gap_is_a_duration():
         ("b", "y", "c", 3.0): (1.0, 2.0),
         ("c", "x", "a", 1.0): (1.0, 3.0),
     }
+    notes = from_log(GAP, 0.9, gaps="duration")[0].summary.notes
+    assert notes[0] == "durations by step: 1 to 3 steps"
     with refused(DataError, "gap", column="step", row=2):  # shorter than the unit
         from_log(GAP.assign(step=[0, 1, 1.5, 2.5, 0, 1, 2]), 0.9, gaps="duration")
     with refused(DataError, "missing-column", argument="gaps"):

@@ -103,7 +103,7 @@ def test_ips_and_dr_are_unbiased_whatever_was_logged():
     assert expected == pytest.approx([truth, truth], abs=1e-12)
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_intervals_cover_the_truth(count):
     """A correct 95% interval is refused with chance below 1e-6 for each estimator."""
     rng = np.random.default_rng(3)

@@ -214,6 +214,8 @@ def test_forged_decisions_with_the_right_checksum_are_refused(path, fields, code
     used(path)
     fields = dict(fields)
     number = 2 if "score" not in fields else 1  # a slate of two; of one, whose score is in the row
+    if fields.get("arm") == '"b"' and execute(path, "SELECT arm FROM decision WHERE number = 2") == [('"b"',)]:
+        fields["arm"] = '"a"'  # another one than the first of the slate
     rewrite(path, number, **fields)
     with refused(StateFileError, code), Journal(path) as live:
         _ = list(live.rows()), live.verify()

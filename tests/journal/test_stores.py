@@ -318,10 +318,10 @@ def test_provisional_rewards_are_revised(place):
 
 
 def test_windows_close_in_passing(place):
-    live = place(fresh(), window=0.05)
+    live = place(fresh(), window=0.5)
     first = live.select([1.0, 0.0])
     assert live.reward(first.id, 1.0) == "ok"
-    time.sleep(1.2)
+    time.sleep(1.6)
     live.select([1.0, 0.0])
     assert live.reward(first.id, 1.0) == "duplicate"
     assert live.bandit.n_rewards >= 1

@@ -384,3 +384,84 @@ def test_damaged_matrices_are_refused(tmp_path, content):
     (tmp_path / "p").write_bytes(content)
     with refused(ModelError, "wrong-format", argument="reward"):
         pr.MDP.from_petsc(tmp_path / "p", tmp_path / "p", 0.9)
+
+
+# -- bmdp-tool ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["single rewards", "names"])
+@settings(max_examples=25, deadline=None)
+@given(number=st.integers(0, 2**32))
+def test_files_of_bmdp_tool_are_read_back_equal(kind, number, tmp_path_factory):
+    rng, folder = np.random.default_rng(number), tmp_path_factory.mktemp("models")
+    mdp = random_model(rng, kind)
+    mdp.to_bmdp(folder / "known")
+    same(pr.MDP.from_bmdp(folder / "known"), mdp)
+    lower, upper = mdp.dense() * rng.random(mdp.dense().shape), np.minimum(mdp.dense() * 1.5, 1.0)
+    names = {"states": mdp.states, "actions": mdp.actions, "admissible": mdp.admissible}
+    reward = mdp.reward if mdp.transition_reward is None else rng.normal(size=lower.shape)
+    terminal = {mdp.states[0]: -2.5} if mdp.n_states > 1 and mdp.admissible[1:].any(axis=0).all() else None
+    wide = pr.IntervalMDP(lower, upper, reward, 0.9, terminal=terminal, **names)
+    wide.to_bmdp(folder / "wide")
+    assert pr.IntervalMDP.from_bmdp(folder / "wide") == wide
+    assert pr.IntervalMDP.from_bmdp(folder / "wide", 0.5).model.discount == 0.5
+
+
+BMDP = """3
+2
+1
+2
+0 0 0 0.1 0.4
+0 0 2 0.5 1
+0 1 1 1 1
+
+1 0 0 0 0.5
+1 0 2 0.5 1.0
+2 0 2 1 1
+"""
+
+
+def test_files_of_bmdp_tool_are_read(tmp_path):
+    """Without rewards, arriving in an accepting state is worth 1: at discount 1, the chance to get there."""
+    (tmp_path / "m.txt").write_text(BMDP)
+    found = pr.IntervalMDP.from_bmdp(tmp_path / "m.txt", 1.0)
+    assert found.model.terminal.tolist() == [False, False, True]
+    np.testing.assert_allclose(found.solve(horizon=2).value[0], [0.84, 0.8, 1.0], rtol=1e-12)
+    paid = pr.IntervalMDP.from_bmdp(tmp_path / "m.txt", 0.9, reward=[0.0, 0.0, 1.0])
+    assert paid.solve().value[2] == pytest.approx(10.0)
+    assert not paid.model.admissible[2, 1]
+    with refused(ModelError, "intervals", value=0.1):
+        pr.MDP.from_bmdp(tmp_path / "m.txt", 1.0)
+    with refused(ParameterError, "missing-argument", argument="discount"):
+        pr.IntervalMDP.from_bmdp(tmp_path / "m.txt")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("0 0 2 0.5 1\n", "0 0 2 0.5\n", 6),
+        ("0 0 2 0.5 1\n", "0 0 2 0.5 1 7\n", 6),
+        ("0 0 2 0.5 1\n", "0 0 2 0.5 1 7 8\n", 6),
+        ("0 0 2 0.5 1\n", "0 0 3 0.5 1\n", 6),
+        ("0 0 2 0.5 1\n", "0 0 two 0.5 1\n", 6),
+        ("0 0 2 0.5 1\n", "0 0 2 half 1\n", 6),
+        ("1 0 2 0.5 1.0", "1 0 2 0.5 0.4", 10),
+        ("1 0 2 0.5 1.0", "1 0 2 nan 1.0", 10),
+        ("1 0 2 0.5 1.0", "1 0 0 0.5 1.0", 10),
+        ("1 0 2 0.5 1.0", "1 2 2 0.5 1.0", 10),
+        ("3\n2\n1\n2\n", "3\n2\n1\n3\n", 4),
+        ("3\n2\n1\n2\n", "3\n2\nx\n2\n", 3),
+        (BMDP[6:], "", 4),
+    ],
+)
+def test_damaged_files_of_bmdp_tool_are_refused(tmp_path, before, after, line):
+    assert before in BMDP
+    (tmp_path / "m.txt").write_text(BMDP.replace(before, after))
+    with refused(ModelError, "wrong-format", line=line):
+        pr.IntervalMDP.from_bmdp(tmp_path / "m.txt", 1.0)
+
+
+def test_steps_that_end_have_no_place_in_bmdp_files(tmp_path):
+    mdp = pr.MDP([[[0.5]]], [[1.0]], 0.9, termination=[[0.5]])
+    with refused(ParameterError, "unwritable-step", argument="path"):
+        mdp.to_bmdp(tmp_path / "m.txt")

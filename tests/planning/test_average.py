@@ -191,7 +191,7 @@ def test_level_zero_is_the_mean_model(rng):
     solution = problem.solve(objective="average")
     assert solution.gain == pytest.approx(known.gain, abs=1e-9)
     np.testing.assert_allclose(solution.bias, known.bias, atol=1e-9)
-    tiny = pr.BayesianRiskMDP(problem.model, problem.posterior, 1e-9).solve(objective="average")
+    tiny = pr.BayesianRiskMDP(problem.model, problem.posterior, 1e-9).solve(tol=1e-7, objective="average")
     assert tiny.gain == pytest.approx(known.gain, abs=1e-6)
 
 
@@ -298,3 +298,40 @@ def test_with_durations_the_gain_is_that_of_a_unit_of_time(rng):
     np.testing.assert_allclose(r[rows] - solution.gain * time[rows] + P[rows] @ solution.bias, solution.bias, atol=1e-9)
     with refused(ParameterError, "durations", argument="model"):
         pr.BayesianRiskMDP(model, counts, 0.5).solve(objective="average")
+
+
+def nearly_decomposable(rng, parts, size, leaves, A=2):
+    """A model of parts that the process leaves with a small probability only."""
+    S = parts * size
+    P = leaves * rng.dirichlet(np.ones(S), (S, A))
+    for first in range(0, S, size):
+        own = slice(first, first + size)
+        P[own, :, own] += (1.0 - leaves) * rng.dirichlet(np.ones(size), (size, A))
+    return pr.MDP(P / P.sum(axis=2, keepdims=True), rng.random((S, A)), 0.9)
+
+
+def exact_gain(P, r):
+    """The gain of a chain by elimination without subtractions (Grassmann, Taksar and Heyman), right to rounding."""
+    P = P.copy()
+    for n in range(len(P) - 1, 0, -1):
+        P[:n, n] /= P[n, :n].sum()
+        P[:n, :n] += np.outer(P[:n, n], P[n, :n])
+    law = np.ones(len(P))
+    for n in range(1, len(P)):
+        law[n] = law[:n] @ P[:n, n]
+    return float(law @ r / law.sum())
+
+
+@pytest.mark.parametrize("leaves", [1e-5, 1e-8, 1e-11, 1e-13])
+def test_models_that_are_nearly_several(rng, leaves):
+    mdp = nearly_decomposable(rng, 3, 4, leaves)
+    solution = pr.solve(mdp, objective="average")
+    assert solution.converged
+    assert solution.error_bound <= 1e-10 * max(abs(solution.gain), 0.01)
+    rows = np.arange(mdp.n_states)
+    own = exact_gain(mdp.dense()[rows, solution.policy], mdp.reward[rows, solution.policy])
+    assert own == pytest.approx(solution.gain, abs=solution.error_bound + 1e-13)
+    for _ in range(20):  # no other policy earns more
+        other = np.where(rng.random(mdp.n_states) < 0.3, rng.integers(2, size=mdp.n_states), solution.policy)
+        earns = exact_gain(mdp.dense()[rows, other], mdp.reward[rows, other])
+        assert earns <= solution.gain + solution.error_bound + 1e-13

@@ -295,6 +295,7 @@ def test_a_solve_goes_the_short_way(client, monkeypatch):
     assert problem.evaluate(again.policy, client=client).error_bound < 1e-8
 
 
+@pytest.mark.slow
 def test_what_an_actor_takes_down_with_it_is_done_by_others(tmp_path):
     """A worker is killed by the piece that it has, then one is stopped: both pieces are done, elsewhere."""
     settings = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "2s"}

@@ -143,6 +143,19 @@ def test_sampled_risk(seed, rewards):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(1 if SIMULATED else 20))
+def test_robust_sets(seed):
+    rng = np.random.default_rng(300 + seed)
+    n_states = int(rng.integers(3, 6 if SIMULATED else 3_000))
+    model, posterior = model_of(rng, n_states, 2, 4 if SIMULATED or seed % 3 else 30, terminal=bool(seed % 2))
+    weights = rng.random(posterior.counts.shape) + 0.1
+    for optimistic in (False, True):
+        for ball in (pr.L1Ball(0.3, centre=posterior), pr.L1Ball(0.3, weights, posterior)):
+            alike(pr.planning.RobustMDP(model, ball, optimistic=optimistic).solve)
+        alike(pr.IntervalMDP.credible(model, posterior, 0.9, joint=False, optimistic=optimistic).solve)
+
+
+@pytest.mark.gpu
 def test_an_average_reward():
     rng = np.random.default_rng(4)
     n_states = 4 if SIMULATED else 3_000

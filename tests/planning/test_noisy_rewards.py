@@ -31,7 +31,7 @@ def noisy_cvar(values, counts, sd, alpha, accuracy=0.0):
 @pytest.mark.parametrize(
     ("counts", "sd", "alpha"),
     [
-        ((1.5, 2.5), 0.5, 0.9),
+        pytest.param((1.5, 2.5), 0.5, 0.9, marks=pytest.mark.slow),
         ((0.5, 1.5), 0.2, 0.9),
         ((0.5, 30.5), 0.05, 0.5),
         ((2, 2), 5.0, 0.9),

@@ -544,7 +544,7 @@ def test_figures_take_their_colours_from_the_theme(page: str) -> None:
     for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         assert not re.findall(r"(?:fill|stroke): ?#[0-9a-f]{3,6}", svg)
         assert set(re.findall(r"var\(--([\w-]*)\)", svg)) <= {n.replace(".", "") for n in COLOURS}
-    assert "@media (prefers-color-scheme: dark)" in page
+    assert "@media screen and (prefers-color-scheme: dark)" in page
 
 
 def test_what_does_not_reproduce_comes_first(page: str) -> None:

@@ -67,7 +67,8 @@ def test_two_outcomes_are_the_beta_distribution(alpha, rng):
         expected = a / (a + b) * betainc(a + 1.0, b, x) / p
         expected = expected if alpha > 0 else 1.0 - expected
         checked += 1
-        assert exact.cvar_dirichlet([0.0, 1.0], counts[::-1], alpha) == pytest.approx(expected, abs=1e-9)
+        room = 1e-9 + 1e-15 * counts.sum()  # the reference loses digits at large counts
+        assert exact.cvar_dirichlet([0.0, 1.0], counts[::-1], alpha) == pytest.approx(expected, abs=room)
     assert checked > 20
 
 

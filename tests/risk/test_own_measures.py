@@ -7,6 +7,7 @@ import pytest
 import prudent as pr
 from prudent.risk import CertaintyEquivalent, CVaR, EntropicRisk, Expectile, RiskMeasure, Spectral
 from prudent.risk.base import ExactForm
+from prudent.risk.equivalents import EquivalentRows
 from prudent.testing import check_risk
 from tests.support.refusals import refused
 
@@ -217,15 +218,53 @@ def test_equivalents_of_draws_are_solved(measure, rng):
     assert "on average" in str(found.explain(0))
 
 
+class MeanLessDeviation(CertaintyEquivalent):
+    def of_draws(self, draws):
+        return draws.mean(axis=0) - draws.std(axis=0)
+
+
+class Shrunk(CertaintyEquivalent):
+    def of_draws(self, draws):
+        return 0.9 * draws.mean(axis=0)
+
+
+class Optimist(CertaintyEquivalent):  # of outcomes, and no draws
+    def of_draws(self, draws):
+        return draws.mean(axis=0)
+
+    def of_dirichlet(self, values, counts):
+        found = values.max(axis=1) - values.min(axis=1)
+        return EquivalentRows(found, np.full(values.shape, 1.0 / values.shape[1]), np.zeros(len(values)))
+
+
+class NaiveLogMeanExp(CertaintyEquivalent):  # overflows for large draws, which the model does not have
+    def of_draws(self, draws):
+        return -np.log(np.exp(-draws).mean(axis=0))
+
+
+def test_a_measure_that_breaks_the_certificate_is_refused_before_the_solve(rng):
+    for measure, law in ((MeanLessDeviation(), "monotone"), (Shrunk(), "translation")):
+        with refused(pr.errors.ConformanceError, "risk-law", argument="risk", law=law):
+            small_problem(rng, measure).solve(draws=50, rng=1)
+    with refused(pr.errors.ConformanceError, "risk-law", argument="risk", law="translation"):
+        small_problem(rng, Optimist()).solve()
+    assert small_problem(rng, NaiveLogMeanExp()).solve(draws=50, rng=1).converged
+
+
 @pytest.mark.slow
 def test_certificates_of_equivalents_are_never_false(seed):
     """2,000 random models: the exact values lie within the bound of values that were stopped early."""
     for trial in range(2_000):
         rng = np.random.default_rng([seed, trial])
-        problem = small_problem(rng, EntropicRisk(10.0 ** rng.uniform(-3.0, 2.0)), discount=rng.uniform(0.1, 0.99))
-        sharp = problem.solve()
+        drawn = rng.integers(2)  # or exact, without draws
+        measure = EntropicRisk(10.0 ** rng.uniform(-3.0, 2.0))
+        if drawn:
+            measure = [measure, Expectile(rng.uniform(0.01, 0.99)), HalfwayToWorst()][rng.integers(3)]
+        problem = small_problem(rng, measure, discount=rng.uniform(0.1, 0.99))
+        draws = {"draws": problem.posterior.sample(20, rng)} if drawn else {}
+        sharp = problem.solve(**draws)
         for options in ({"sweeps": int(rng.integers(1, 20))}, {"tol": 10.0 ** rng.uniform(-6.0, 0.0)}):
-            rough = problem.solve(**options)
+            rough = problem.solve(**draws, **options)
             assert abs(rough.value - sharp.value).max() <= rough.error_bound + sharp.error_bound
 
 

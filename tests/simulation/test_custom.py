@@ -182,6 +182,119 @@ def test_agents_that_are_none():
         pr.simulate(LAKE, NoSuchPolicy, episodes=1, replications=1)
 
 
+def test_an_agent_that_is_made_already_is_refused_with_a_remedy():
+    with refused(ParameterError, "wrong-type", argument="agents", index=(0,)) as caught:
+        pr.simulate(LAKE, Fixed(LAKE.model), episodes=1, replications=1)
+    assert "give the class Fixed" in str(caught.value)
+
+
+@pytest.mark.parametrize("problem", ["lake", 3, (LAKE.model,), (1, 2)])
+def test_problems_that_are_none(problem):
+    with refused(ParameterError, "wrong-type"):
+        pr.simulate(problem, Fixed, episodes=1, replications=1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "episodic"),
+    [
+        ("actions", False),
+        ("actions", True),
+        ("probabilities", False),
+        ("probabilities", True),
+        ("steps", True),
+        ("steps, probabilities", True),
+    ],
+)
+def test_a_policy_that_is_shown_and_not_followed_is_refused(shape, episodic):
+    """Its exact regret would be that of another policy."""
+
+    class Explorer(Fixed):
+        honest = False
+
+        def __init__(self, model):
+            self.policy = np.ones(model.n_states, dtype=np.int64)
+            if "probabilities" in shape:
+                self.policy = np.eye(model.n_actions)[self.policy]
+            if "steps" in shape:
+                self.policy = np.stack([self.policy] * 10)
+
+        def act(self, state):
+            return 1 if self.honest else 2
+
+    class Honest(Explorer):
+        honest = True
+
+    assert np.isfinite(pr.simulate(LAKE, Honest, episodes=2, replications=1, episodic=episodic).regret).all()
+    with refused(ParameterError, "wrong-policy", argument="agents", state=0, value=2):
+        pr.simulate(LAKE, Explorer, episodes=2, replications=1, episodic=episodic)
+
+
+def test_whole_numbers_of_any_type_are_actions_and_nothing_else_is():
+    """Also where an equal int was taken before: True == 1 and 1.0 == 1 are equal keys of a dict."""
+    kinds = {"int": int, "numpy": np.int32, "array": np.array}
+    agents = {name: lambda model, kind=kind: Turns(model, [kind(1)]) for name, kind in kinds.items()}
+    runs = pr.simulate(LAKE, agents, episodes=3, replications=2)
+    assert (runs.reward == runs.reward[0]).all()
+    for action in (True, np.True_, 1.0, np.float64(1.0), "1", None, np.array([1, 1])):
+        with refused(ParameterError, "unknown-action", argument="agents"):
+            pr.simulate(LAKE, lambda model, action=action: Turns(model, [1, 1, action]), episodes=3, replications=1)
+
+
+class Turns:
+    """Takes the actions of a list in turn."""
+
+    def __init__(self, model, actions):
+        self.actions = actions
+
+    def reset(self, rng):
+        self.turn = 0
+
+    def act(self, state):
+        self.turn += 1
+        return self.actions[(self.turn - 1) % len(self.actions)]
+
+    def observe(self, state, action, next_state, outcome, reward):
+        assert type(action) is int
+
+
+def test_an_error_of_an_agent_says_where_it_was():
+    class Fails(Fixed):
+        def reset(self, rng):
+            self.steps = 0
+
+        def observe(self, *row):
+            self.steps += 1
+            return 1 / (14 - self.steps)
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        pr.simulate(LAKE, {"mine": Fails}, episodes=3, replications=1, first_replication=5)
+    where, replication = caught.value.__notes__
+    assert where.startswith("agent 'mine' in episode 2, step 4, state ")
+    assert replication == "in replication 5"
+
+
+def test_signatures_are_checked_before_the_run():
+    class Deaf(Fixed):
+        def observe(self, state, action, next_state):
+            pass
+
+    class Blind(Fixed):
+        def act(self):
+            pass
+
+    class Still(Fixed):
+        def reset(self):
+            pass
+
+    class Lost(Fixed):
+        def __init__(self):
+            pass
+
+    for kind in (Deaf, Blind, Still, Lost, lambda: Fixed, lambda model, other: Fixed(model)):
+        with refused(ParameterError, "wrong-type", argument="agents", value="mine"):
+            pr.simulate(LAKE, {"mine": kind}, episodes=1, replications=1)
+
+
 def test_a_start_by_name():
     problem = windy()
     by_name, by_index = (
@@ -317,7 +430,7 @@ def test_an_agent_that_numba_compiled_runs_in_a_compiled_loop():
 
         def act(self, state):
             if self.rng.random() < 0.1:
-                return int(self.rng.integers(0, self.q.shape[1]))
+                self.policy[state] = self.rng.integers(0, self.q.shape[1])
             return self.policy[state]
 
         def observe(self, state, action, next_state, outcome, reward):

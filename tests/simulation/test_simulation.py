@@ -203,8 +203,23 @@ def test_a_prior_that_knows_the_truth_has_no_regret():
     assert float(abs(runs.regret).max()) < 1e-9
 
 
+@pytest.mark.parametrize("pairing", ["step", "source"])
+def test_short_replications_run_together_with_the_same_bits(pairing, seed, monkeypatch):
+    options = {"episodes": 3, "replications": 7, "pairing": pairing, "first_replication": 2, "rng": seed}
+    options |= {"br_episodes": [2], "alphas": 0.5, "record": ("states", "policies", "rewards"), "threads": 1}
+    sizes = []
+    real = simulation.run_sampling
+    monkeypatch.setattr(simulation, "run_sampling", lambda *each: sizes.append(each[-1].size) or real(*each))
+    monkeypatch.setattr(simulation, "MOST_TOGETHER", 3)
+    together = simulate(LAKE, [ts_rl(), brps_rl(0.9)], **options)
+    monkeypatch.setattr(simulation, "can_restart", lambda: False)  # as where NumPy keeps states otherwise
+    alone = simulate(LAKE, [ts_rl(), brps_rl(0.9)], **options)
+    assert sizes == [3, 3, 1] * 2 + [1] * 14
+    assert together.identical(alone)
+
+
 def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
-    monkeypatch.setattr(simulation, "run_sampling", lambda *arguments: 2)
+    monkeypatch.setattr(simulation, "run_sampling", lambda *arguments: arguments[-1].fill(2))
     with warned(pr.errors.ConvergenceWarning, "policy-not-optimal", agent="TS-RL", value=6):
         simulate(LAKE, ts_rl(), episodes=5, replications=3)
 

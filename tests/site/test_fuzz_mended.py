@@ -11,6 +11,7 @@ from prudent.planning import BayesianRiskMDP
 
 RAGGED = [[1.0], [1.0, 2.0]]
 LAKE = pr.envs.frozen_lake(0.2)
+COINS = {"arm": ["a", "b"] * 10, "reward": [0.0, 1.0] * 10, "propensity": [0.5] * 20}
 MODEL = pr.UncertainMDP.direct([[0.0, 1.0], [1.0, 0.0]], 0.9)
 
 
@@ -52,6 +53,8 @@ def test_rewards_whose_squares_overflow_or_vanish(call, size):
     [
         (ParameterError, "unknown-option", lambda: pr.LinearBandit(2, 1, rewards=np.zeros((2, 2)))),
         (ParameterError, "unknown-option", lambda: pr.SharedLinearBandit(2, rewards=np.array([]))),
+        (ParameterError, "unknown-option", lambda: pr.off_policy(COINS, "a", interval=np.array([]))),
+        (ParameterError, "unknown-option", lambda: pr.off_policy(COINS, "a", interval=[])),
         (ParameterError, "value-range", lambda: pr.SharedLinearBandit(2, offsets=True, offset_precision=1e-320)),
         (ParameterError, "integer-range", lambda: pr.returns(LAKE.mdp(), np.zeros(16, int), horizon=10**30)),
         (ParameterError, "wrong-type", lambda: pr.posterior_returns(MODEL, MODEL.prior(), np.array(1.0))),
@@ -101,3 +104,288 @@ def test_draws_of_tiny_ambiguous_counts_are_probabilities():
 
 def test_values_of_ordinary_rewards_are_still_solved():
     assert np.isfinite(BayesianRiskMDP(scaled(1e60), MODEL.prior(), 0.5).solve().value).all()
+
+
+@pytest.mark.parametrize("delta", [1e-10, 1e-315])
+def test_bounds_hold_with_the_smallest_chances(delta):
+    """They grow with the square root of log(1/delta), up to parts that do not depend on it."""
+    settings = {"S": 3, "A": 2, "alpha": 0.5, "discount": 0.9}
+    bounds = [theory.optimistic_vi_regret_bound(100, **settings, delta=d) for d in (delta, delta**0.5)]
+    assert bounds[1] < bounds[0] < np.sqrt(2.0) * bounds[1]
+
+
+@pytest.mark.parametrize("size", [1e219, 1e240, 1e300])
+def test_entropic_risk_of_huge_counts_is_that_of_the_mean(size):
+    """Warnings are errors here; all is known, so the risk is the expected value."""
+    values, shares = np.array([0.81, -1.13, 1.14]), np.array([0.2, 0.3, 0.5])
+    found = exact.risk_dirichlet(values, size * shares, risk.EntropicRisk(0.4))
+    assert float(found.value) == pytest.approx(shares @ values, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0)])
+@pytest.mark.parametrize("call", [exact.cvar_dirichlet, exact.var_dirichlet, exact.dirichlet_tail])
+def test_rows_without_outcomes_are_refused(call, shape):
+    with refused(PosteriorError, "wrong-shape", argument="counts"):
+        call(np.empty(shape), np.empty((0, 0)), 0.5)
+
+
+@pytest.mark.parametrize("name", ["price", "cost", "holding", "penalty"])
+@pytest.mark.parametrize("value", [np.datetime64("2020-01-01"), "4", True, 1j, None, [1.0, 2.0]])
+def test_an_inventory_has_numbers_for_amounts(name, value):
+    with refused(ParameterError, "not-a-number", argument=name):
+        pr.envs.inventory([0.5, 0.5], capacity=3, max_order=2, **{name: value})
+
+
+@pytest.mark.parametrize(("size", "code"), [(1e-205, "underflow"), (1e90, "overflow")])
+def test_a_check_of_rewards_whose_squares_overflow_or_vanish(size, code, rng):
+    log = {
+        "episode": np.repeat(np.arange(6), 4),
+        "step": np.tile(np.arange(4), 6),
+        "state": ["a", "b", "c", "a"] * 6,
+        "action": ["x", "y", "y", "x"] * 6,
+        "next_state": ["b", "c", "a", "b"] * 6,
+        "reward": size * rng.random(24),
+    }
+    with refused(ModelError, code, argument="reward"):
+        pr.check(log, 0.9, folds=2, repeats=1, alphas=(0.0,))
+
+
+# -- plans, studies, episodes, journals and clients --------------------------------------------------------
+
+
+STEPS = {
+    "episode": np.repeat(np.arange(20), 2),
+    "step": np.tile(np.arange(2), 20),
+    "state": ["a", "b"] * 20,
+    "action": ["x", "y", "y", "x"] * 10,
+    "next_state": ["b", "a"] * 20,
+    "reward": [0.0, 1.0] * 20,
+}
+
+
+@pytest.fixture
+def live(tmp_path):
+    """A journal of a bandit with two arms."""
+    with pr.Journal(tmp_path / "j", pr.LinearBandit(["a", "b"], 1, rng=1), synchronous="NORMAL") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [
+        ("wrong-type", lambda client: client.decide({1}, [1.0])),
+        ("wrong-type", lambda client: client.decide("home", [1.0], note=1.5)),
+        ("wrong-type", lambda client: client.decide("home", [1.0], note=np.zeros((1, 3)))),
+        ("wrong-type", lambda client: client.decide("home", [1.0], key=7)),
+        ("wrong-type", lambda client: client.decide_many("home", 7.0)),
+        ("wrong-type", lambda client: client.decide_many("home", ["x"])),
+        ("unknown-name", lambda client: client.decide_many("home", [{"kontext": [1.0]}])),
+        ("wrong-type", lambda client: client.reward_many("home", 1.0)),
+        ("wrong-type", lambda client: client.reward_many("home", [("x",)])),
+        ("wrong-type", lambda client: client.reward("home", ["x"], [1.0])),
+    ],
+)
+def test_a_client_refuses_strange_arguments(live, code, call):
+    with pr.Client({"home": live}) as client, refused(ParameterError, code):
+        call(client)
+
+
+@pytest.mark.parametrize("arms", [1.5, np.array(0.5), 1j])
+def test_a_client_refuses_arms_that_are_no_list(live, arms):
+    with pr.Client(live) as client, pytest.raises((ParameterError, DataError)):
+        client.decide("home", [1.0], arms)
+
+
+def test_a_client_reports_rewards_one_by_one_where_one_is_wrong(live):
+    with pr.Client(live) as client:
+        ids = [client.decide("home", [1.0]).id for _ in range(2)]
+        found = client.reward_many("home", [(ids[0], 1.0), (ids[1], float("nan")), ("x", 2.0)])
+        assert found[0] == "ok"
+        assert isinstance(found[1], DataError)
+        assert found[2] == "unknown"
+        assert client.reward_many("home", []) == []
+
+
+def test_a_metric_of_a_journal_without_an_experiment_is_not_learned_as_the_reward(live):
+    with pr.Client(live) as client, refused(DataError, "unknown-metric", argument="metric"):
+        client.reward("home", client.decide("home", [1.0]).id, 1.0, metric="latency")
+    assert live.bandit.n_rewards == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "options"),
+    [("timeout", {"timeout": 0.0}), ("retries", {"retries": 1.5}), ("target", {"key": "sch\u00fcssel"})],
+)
+def test_a_client_of_a_server_refuses_strange_options(argument, options):
+    pytest.importorskip("httpx")
+    with pytest.raises(ParameterError) as caught:
+        pr.Client("http://127.0.0.1:1", **options)
+    assert caught.value.fields["argument"] == argument
+
+
+@pytest.mark.parametrize("context", [[float("nan")], {"x": {1}}])
+def test_a_request_that_json_cannot_hold_is_refused(context):
+    pytest.importorskip("httpx")
+    with pr.Client("http://127.0.0.1:1", retries=0) as client, refused(DataError, "not-json"):
+        client.decide("home", context)
+
+
+@pytest.mark.parametrize("window", [3.6e159, 1e-300, float("inf")])
+def test_a_window_has_a_length(tmp_path, window):
+    with pytest.raises(ParameterError) as caught:
+        pr.Journal(tmp_path / "j", pr.LinearBandit(2, 1), window=window)
+    assert caught.value.fields["argument"] == "window"
+
+
+def test_a_record_of_several_contexts_is_refused_and_leaves_nothing(live):
+    with refused(DataError, "many-contexts", argument="context"):
+        live.record([[1.0], [2.0]], "a", 0.5)
+    assert list(live.rows()) == []
+    assert live.verify() == 0
+
+
+def test_missing_rewards_are_a_number_or_a_word():
+    with refused(ParameterError, "unknown-option", argument="missing_reward"):
+        pr.off_policy(COINS, "a", missing_reward=np.empty((0, 3)))
+
+
+def test_the_smallest_propensities_are_refused():
+    tiny = [2e-315] * 20
+    with refused(DataError, "weight-range"):
+        pr.off_policy(COINS | {"propensity": tiny}, "a")
+    with refused(DataError, "probability-range"):
+        pr.off_policy(STEPS | {"propensity": tiny * 2}, "x", discount=0.9)
+
+
+@pytest.mark.parametrize("exclude", [np.array(0.5), [np.array(0.5)], [{0, 1}], [3], ["01"]])
+def test_what_is_excluded_are_pairs(exclude):
+    with refused(ParameterError, "wrong-type", argument="exclude"):
+        BayesianRiskMDP(MODEL, MODEL.prior(), 0.5).solve(exclude=exclude)
+
+
+def test_posteriors_of_another_model_are_refused(tmp_path):
+    log = pr.from_log(STEPS, 0.9, min_count=1)
+    pr.save(tmp_path, BayesianRiskMDP(*log, 0.5).solve())
+    other = pr.DirichletPosterior([[1.0, 2.0]])
+    with refused(PosteriorError, "wrong-shape"):
+        pr.planning.log_policy(MODEL, other)
+    with refused(PosteriorError, "wrong-shape"):
+        pr.analysis.compare(tmp_path, log[0], other)
+    with refused(ParameterError, "wrong-type", argument="posterior"):
+        pr.analysis.compare(tmp_path, log[0], [[1.0, 2.0]])
+
+
+def test_horizons_that_are_never_over_are_refused():
+    with refused(ParameterError, "integer-range", argument="horizon"):
+        pr.posterior_returns(MODEL, MODEL.prior(), [0, 1], draws=4, horizon=10**30)
+
+
+@pytest.mark.parametrize("call", [pr.posterior_returns, pr.value_of_data])
+def test_final_values_whose_squares_overflow_are_refused(call):
+    policies = {"policies": [0, 1], "draws": 4} if call is pr.posterior_returns else {}
+    with refused(ModelError, "overflow", argument="reward"):
+        call(MODEL, MODEL.prior(), horizon=2, terminal_value=1e174, rng=1, **policies)
+
+
+def test_ragged_priors_are_refused():
+    with pytest.raises(PosteriorError):
+        pr.from_log(STEPS, 0.9, prior=RAGGED)
+
+
+def test_a_page_of_few_draws_says_that_errors_are_not_known(tmp_path):
+    study = pr.analysis.study_log(*pr.from_log(STEPS, 0.9, min_count=1), (0.0,), draws=4)
+    assert "\u00b1 ?" in study.report(tmp_path / "page.html").read_text()
+
+
+BANDIT = pr.LinearBandit(["a", "b"], 1)
+EPISODES = STEPS | {"propensity": [0.5] * 40}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("columns", 1.5),
+        ("columns", "x"),
+        ("arms", 1.5),
+        ("arms", [[1], [2]]),
+        ("context", 1.5),
+        ("context", [[1]]),
+        ("folds", 10**30),
+    ],
+)
+def test_options_of_a_log_of_decisions_are_refused(argument, value):
+    with pytest.raises((ParameterError, DataError)):
+        pr.off_policy(COINS, "a", **{argument: value})
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("columns", 1.5),
+        ("columns", {"episode": np.array([])}),
+        ("features", 1.5),
+        ("terminal", 1.5),
+        ("terminal", np.zeros((2, 2))),
+        ("horizon", 10**30),
+        ("quantiles", 0.5),
+        ("quantiles", []),
+        ("folds", 10**14),
+        ("logging_policy", np.array(0.5)),
+        ("logging_policy", RAGGED),
+    ],
+)
+def test_options_of_a_log_of_episodes_are_refused(argument, value):
+    with pytest.raises((ParameterError, DataError)):
+        pr.off_policy(EPISODES, "x", discount=0.9, **{argument: value})
+
+
+def test_a_replay_learns_or_does_not():
+    with refused(ParameterError, "not-a-bool", argument="learn"):
+        evaluation.replay(COINS, BANDIT, learn=np.array([]))
+    with refused(ParameterError, "wrong-type", argument="settings"):
+        evaluation.tune(COINS, np.array(0.5))
+
+
+@pytest.mark.parametrize("columns", [np.array(0.5), np.zeros((2, 2)), {"x": 1.5}, {"x": [[], []]}])
+def test_rules_speak_of_columns_with_a_value_for_each_state(columns):
+    with (
+        refused(ParameterError, "wrong-type") if not isinstance(columns, np.ndarray) else pytest.raises(ParameterError)
+    ):
+        BayesianRiskMDP(MODEL, MODEL.prior(), 0.5).solve().simplify(2, columns, draws=5)
+
+
+def test_a_comparison_at_the_smallest_confidence_has_an_interval(tmp_path):
+    log = pr.from_log(STEPS, 0.9, min_count=1)
+    pr.save(tmp_path, BayesianRiskMDP(*log, 0.5).solve())
+    found = pr.analysis.compare(tmp_path, *log, draws=5, simulations=9, confidence=1e-300)
+    assert (found.returns["low"] <= found.returns["high"]).all()
+
+
+def test_averages_of_rewards_near_the_largest_float():
+    """Warnings are errors here."""
+    with pytest.raises((ModelError, pr.errors.PrudentWarning)):
+        BayesianRiskMDP(scaled(1.7e308), MODEL.prior(), 0.5).solve(objective="average")
+
+
+def test_a_learning_plan_of_rewards_whose_squares_overflow():
+    plan = BayesianRiskMDP(scaled(1e200), MODEL.prior(), -0.5).solve(horizon=2, learning=True)
+    small = BayesianRiskMDP(scaled(1.0), MODEL.prior(), -0.5).solve(horizon=2, learning=True)
+    np.testing.assert_allclose(plan.value / 1e200, small.value, rtol=1e-9)
+
+
+def test_one_huge_step_between_many_small_ones():
+    log = {"episode": [0] * 5, "step": [0.0, 1.0, 2.0, 2.0, 1e282], "state": list("ababa"), "action": ["x"] * 5}
+    _, posterior = pr.from_log(log | {"next_state": list("babab"), "reward": [1.0] * 5}, 0.9)
+    assert np.isfinite(posterior.counts).all()
+
+
+def test_an_empty_support_is_refused():
+    with refused(ParameterError, "not-a-bool", argument="support"):
+        pr.from_log(STEPS, 0.9, support=np.array([], dtype=object))
+
+
+def test_a_state_of_another_type_is_named():
+    rows = {"episode": np.repeat(np.arange(4), 2), "step": [0, 1] * 4, "action": ["x", "y"] * 4, "reward": [1.0] * 8}
+    states = ["a", np.datetime64("2020-01-01"), *("ab" * 3)]
+    with refused(DataError, "wrong-type", column="state"):
+        pr.off_policy(rows | {"state": states, "propensity": [0.5] * 8}, "x", discount=0.9)

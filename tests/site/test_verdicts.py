@@ -34,11 +34,12 @@ def test_counts_are_those_of_the_claims():
             assert SUMMARY["counts"][whose][verdict] == kinds.count(verdict)
 
 
-def test_the_readme_has_the_counts():
-    """The sentence of the README, in the order of the verdicts."""
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    words = r"of (\d+), (\d+) are reproduced as written, (\d+) under another reading, (\d+) under none, "
-    words += r"(\d+) stays? undecided"
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
+def test_the_readme_and_the_changelog_have_the_counts(name):
+    """Their sentence, in the order of the verdicts."""
+    text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+    words = r"of (?:the paper's )?(\d+)(?: claims|,) (\d+) are reproduced as written, "
+    words += r"(\d+) under another reading, (\d+) under none, (\d+) stays? undecided"
     found = re.search(words, text)
     assert found is not None
     counts = SUMMARY["counts"]["paper"]

@@ -52,16 +52,46 @@ addEventListener("load", () => {
 </script>
 """
 WIDTHS = (400, 1400)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+def find_browser() -> str:
+    """Return the path of a browser, or skip the test."""
+    browser = next((path for path in map(shutil.which, BROWSERS) if path), None)
+    if browser is None:
+        pytest.skip(f"no browser found (looked for {', '.join(BROWSERS)}): the page was not looked at")
+    return browser
+
+
+def printed_pages(folder: Path, page: str, size: str = "A4") -> int:
+    """Return the number of sheets on which a browser prints a page."""
+    browser = find_browser()
+    folder.mkdir()
+    (folder / "page.html").write_text(page.replace("@page {", f"@page {{ size: {size};"), encoding="utf-8")
+    target = folder / "page.pdf"
+    subprocess.run(
+        [
+            browser,
+            *FLAGS,
+            f"--user-data-dir={folder / 'profile'}",
+            "--no-pdf-header-footer",
+            f"--print-to-pdf={target}",
+            (folder / "page.html").as_uri(),
+        ],
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    return len(re.findall(rb"/Type\s*/Page\b", target.read_bytes()))
 
 
 def look(
     folder: Path, page: str, widths: tuple[int, ...] = WIDTHS, dark: bool = False
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return what the check finds on a page, in frames of the given widths, and what the console says."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-    browser = next((path for path in map(shutil.which, names) if path), None)
-    if browser is None:
-        pytest.skip(f"no browser found (looked for {', '.join(names)}): the page was not looked at")
+    browser = find_browser()
     folder.mkdir()
     (folder / "page.html").write_text(page.replace("</body>", CHECK + "</body>"), encoding="utf-8")
     # frames, since a window is never narrower than 500 pixels
@@ -74,8 +104,8 @@ def look(
     told = subprocess.run(
         [
             browser,
-            *["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"],
-            *["--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=20000"],
+            *FLAGS,
+            *["--enable-logging=stderr", "--virtual-time-budget=20000"],
             *(["--blink-settings=preferredColorScheme=0"] if dark else []),
             f"--user-data-dir={folder / 'profile'}",
             "--dump-dom",

@@ -1,16 +1,19 @@
-"""Fuzzed lives of bandits with numbers from 1e-300 to 1e300: ``_extremes.py SEED SEQUENCES [WORKERS]``.
+"""Fuzzed lives of bandits with numbers from 1e-300 to 1e300: ``_extremes.py SEED SEQUENCES [WORKERS [FAULTS]]``.
 
 A life makes a bandit of any law, decides, learns, forgets, merges, adds and removes arms, with contexts and rewards on
 wild scales. Every call must end in finite numbers or in an error of prudent, after which the state is bit for bit what
-it was. Every state must load and be the same.
+it was. Every state must load and be the same. FAULTS is a file to which a line of JSON is added for each failure, with
+the seed of its life.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 import traceback
 import warnings
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from multiprocessing import get_context
 
 import numpy as np
@@ -174,23 +177,26 @@ def lives(seeds):
     return kept, refused, failures
 
 
-def main(seed, sequences, workers=1):
+def main(seed, sequences, workers=1, faults_to=""):
     """Print what happened, and the seed of every failure."""
+    clock, said, done = time.monotonic(), 0, 0
     seeds = [seed * 10**7 + i for i in range(sequences)]
     chunks = [seeds[i : i + 200] for i in range(0, sequences, 200)]
-    if workers > 1:
-        with get_context("spawn").Pool(workers) as pool:
-            found = pool.map(lives, chunks, chunksize=1)
-    else:
-        found = map(lives, chunks)
     kept, refused, failures = 0, 0, []
-    for fine, not_so, wrong in found:
-        kept, refused, failures = kept + fine, refused + not_so, failures + wrong
-    for which, text in failures[:20]:
-        print(f"life {which}: {text}", file=sys.stderr)
+    with get_context("spawn").Pool(workers) if workers > 1 else nullcontext() as pool:
+        for fine, not_so, wrong in map(lives, chunks) if pool is None else pool.imap_unordered(lives, chunks):
+            kept, refused, failures, done = kept + fine, refused + not_so, failures + wrong, done + 200
+            for which, text in wrong:
+                print(f"life {which}: {text}", file=sys.stderr, flush=True)
+                if faults_to:
+                    with open(faults_to, "a") as file:
+                        print(json.dumps({"life": which, "fault": text}), file=file)
+            if done - said >= 5_000:
+                said = done
+                print(f"{done} lives, {len(failures)} failures, {time.monotonic() - clock:.0f} s", flush=True)
     print(f"seed {seed}: {sequences} lives, {kept} calls, {refused} refused, {len(failures)} failures")
     return len(failures)
 
 
 if __name__ == "__main__":
-    raise SystemExit(min(1, main(*map(int, sys.argv[1:]))))
+    raise SystemExit(min(1, main(*map(int, sys.argv[1:4]), *sys.argv[4:])))

@@ -94,6 +94,8 @@ def _dirichlet(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _of_values(given: dict[str, Any], found: Any) -> str:
+    if np.size(found) == 0:  # no rows
+        return ""
     values, counts = np.broadcast_arrays(_array(given["values"]), _array(given["counts"]))
     low = np.where(counts > 0.0, values, np.inf).min(axis=-1)
     return between(low, np.where(counts > 0.0, values, -np.inf).max(axis=-1), found)
@@ -412,6 +414,30 @@ PLANNING = {
         anything,
         0.02,
         ("horizon",),
+    ),
+    "IntervalMDP": Call(
+        lambda **given: pr.IntervalMDP(**given).solve(),
+        lambda rng: {
+            "lower": rng.random((2, 2, 2)) / 2.0,
+            "upper": 0.5 + rng.random((2, 2, 2)) / 2.0,
+            "reward": rng.random((2, 2)),
+            "discount": 0.9,
+        },
+        _within,
+        0.15,
+    ),
+    "L1Ball": Call(
+        lambda radius, weights, **given: pr.planning.RobustMDP(pr.MDP(**given), pr.L1Ball(radius, weights)).solve(),
+        lambda rng: _world(rng) | {"radius": rng.random(), "weights": rng.random(2) + 0.1},
+        _within,
+        0.15,
+    ),
+    "L1Ball: credible": Call(
+        lambda counts, coverage, draws: pr.L1Ball.credible(counts, coverage, draws=draws, rng=0).radius,
+        lambda rng: _counts(rng) | {"coverage": 0.9, "draws": 100},
+        lambda given, found: between(0.0, 2.0, found),
+        0.3,
+        ("draws",),
     ),
     "BayesianRiskMDP": Call(
         lambda **given: _problem(**given).solve(), lambda rng: _uncertain(rng) | {"alpha": 0.7}, _within, 0.15
@@ -743,14 +769,17 @@ def _inventory(**given: Any) -> Any:
     return problem.model.mdp(problem.theta).reward
 
 
+def _actions(given: dict[str, Any], found: Any) -> str:
+    """Require actions of the model, which may be more than two after its rewards were changed."""
+    return between(0, np.shape(given["reward"])[1] - 1, found)
+
+
 AGENTS = {
-    "PosteriorSamplingAgent": Call(
-        _agent(pr.PosteriorSamplingAgent), _walk, lambda given, found: between(0, 1, found), 0.15
-    ),
+    "PosteriorSamplingAgent": Call(_agent(pr.PosteriorSamplingAgent), _walk, _actions, 0.15),
     "OptimisticVIAgent": Call(
         _agent(pr.OptimisticVIAgent),
         lambda rng: _walk(rng) | {"horizon": 10, "delta": 0.1},
-        lambda given, found: between(0, 1, found),
+        _actions,
         0.15,
         ("horizon",),
     ),

@@ -108,6 +108,7 @@ def in_the_hook() -> list[str]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in background jobs
     if sys.argv[1] == "hook":
         print(*in_the_hook(), sep="\n")
     else:

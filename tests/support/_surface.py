@@ -9,6 +9,7 @@ import numpy as np
 from numba.core import event
 
 import prudent as pr
+from prudent.service.bodies import SlotSpec
 
 COMPILED: list[str] = []
 
@@ -67,6 +68,10 @@ def uncertain():
     )
     for risk in measures:
         pr.BayesianRiskMDP(lake.model, lake.model.prior(), risk=risk).solve(draws=15, rng=0)
+    for risk in (pr.CVaR(0.8), pr.VaR(0.8)):
+        few = pr.UncertainMDP.direct(np.arange(8.0).reshape(4, 2) % 3, discount=0.9)
+        static = pr.PosteriorRisk(risk)
+        pr.BayesianRiskMDP(few, few.prior(), alpha=0.5).solve(objective=static, draws=20, rng=0)
 
 
 def numbers():
@@ -124,6 +129,26 @@ def bandits():
     world.step(0)
 
 
+def served():
+    """Do what ``prudent serve`` does for slots of all kinds."""
+    kinds = [{"arms": 3, "dim": dim, "rewards": rewards} for dim in (0, 2) for rewards in ("gaussian", "bernoulli")]
+    kinds += [{"kind": "items", "dim": 2, "rewards": rewards} for rewards in ("gaussian", "bernoulli")]
+    kinds += [{"arms": 3, "dim": 2, "rewards": "poisson"}, {"arms": 3, "dim": 2, "alpha": 0.9, "min_propensity": 0.05}]
+    with tempfile.TemporaryDirectory() as folder:
+        for number, options in enumerate(kinds):
+            path = f"{folder}/{number}"
+            with pr.Journal(path, SlotSpec(**options).bandit(1000), synchronous="NORMAL") as live:
+                point = [[1.0, 0.5], [0.0, 1.0], [0.5, 0.5]] if "kind" in options else [1.0, 0.5][: options["dim"]]
+                for _ in range(3):
+                    decisions = live.select_each([{"context": point}] * 3)
+                    live.reward_each([(each.id, float(i % 2)) for i, each in enumerate(decisions)])
+                live.explain(decisions[0].id)
+                live.bandit.check()
+                live.catch_up()
+            with pr.Journal(path) as live:
+                live.select_each([{"context": point}])
+
+
 def agents():
     lake = pr.envs.frozen_lake(p_h=0.2)
     settings = [
@@ -144,6 +169,6 @@ def agents():
 
 if __name__ == "__main__":
     event.register("numba:compile", Listener())
-    for part in (models, uncertain, numbers, bandits, agents):
+    for part in (models, uncertain, numbers, bandits, served, agents):
         part()
     print(*COMPILED, sep="\n", end="")

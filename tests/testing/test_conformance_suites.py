@@ -319,6 +319,8 @@ SUCCESSES = [(0, 1), (1, 0), (0, 1), (1, 1)]
     ("make", "observed", "code"),
     [
         (dict, [], "posterior-methods"),
+        (broken(sample=lambda self, n: np.zeros((n, 1))), [], "posterior-methods"),
+        (broken(update=lambda self: None), OBSERVED, "posterior-methods"),
         (broken(sample=lambda self, n, rng: rng.normal(size=n + 1)), OBSERVED, "posterior-draws"),
         (broken(sample=lambda self, n, rng: np.full((n, 1), np.nan)), OBSERVED, "posterior-draws"),
         (broken(sample=lambda self, n, rng: np.random.default_rng(None).random((n, 1))), [], "posterior-repeatable"),
@@ -335,6 +337,11 @@ SUCCESSES = [(0, 1), (1, 0), (0, 1), (1, 1)]
 def test_a_broken_posterior_fails_by_name(make, observed, code):
     with refused(ConformanceError, code):
         check_posterior(make, observed)
+
+
+def test_a_posterior_that_is_made_already_is_refused_with_a_remedy():
+    with refused(ParameterError, "wrong-type", argument="make"):
+        check_posterior(pr.posteriors.BetaPosterior([1.0], [1.0]))
 
 
 def test_draws_that_are_no_probabilities_of_the_model():

@@ -65,7 +65,17 @@ def test_order_of_growth():
     )
     growth = math.sqrt(10) * (math.log(far) / math.log(near)) ** 1.5
     assert regret_bound(far, 5, 2, 0.5, 0.1) / regret_bound(near, 5, 2, 0.5, 0.1) == pytest.approx(growth, rel=0.05)
-    assert regret_bound(10, 2, 2, 0.999, 0.1) == math.inf  # and no warning
+
+
+@pytest.mark.parametrize("alpha", [0.999, np.array(0.99925133), 1.0 - 1e-12])
+@pytest.mark.parametrize(
+    "bound", [lambda alpha: regret_bound(10, 2, 2, alpha, 0.1), lambda alpha: expected_regret_bound(100, 3, 2, alpha)]
+)
+def test_bounds_beyond_the_largest_float_are_refused(bound, alpha):
+    """They are exp of about 3 / (1 - alpha)."""
+    with refused(ParameterError, "overflow", argument="alpha"):
+        bound(alpha)
+    assert np.isfinite(bound(0.99))
 
 
 values = st.lists(st.floats(0, 100), min_size=1, max_size=12)

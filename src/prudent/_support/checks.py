@@ -7,6 +7,7 @@ for a setting, ``DataError`` for data, ``ModelError`` and ``PosteriorError`` for
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import reprlib
@@ -74,6 +75,11 @@ def open_probability(value: Any, name: str) -> float:
 def positive(value: Any, name: str) -> float:
     """Return ``value`` as a finite float above zero."""
     return _number(value, name, "a positive number", lambda number: 0.0 < number < np.inf, "not-positive")
+
+
+def finite_number(value: Any, name: str) -> float:
+    """Return ``value`` as a finite float."""
+    return _number(value, name, "a finite number", math.isfinite, "not-finite")
 
 
 def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool], code: str, hint: str = "") -> float:
@@ -147,6 +153,15 @@ def instance_of(
         message = f"{name} must be of type {kind.__name__}, got {reprlib.repr(value)}{hint}"
         raise error(message, code="wrong-type", argument=name, value=value, expected=kind.__name__)
     return value
+
+
+def items_of(values: Any, name: str, *, error: type[PrudentError] = ParameterError) -> list[Any]:
+    """Return the items of a list or another iterable that is no text."""
+    try:
+        return list(None if isinstance(values, (str, bytes)) else values)  # type: ignore[arg-type]
+    except TypeError:
+        message = f"{name} must be a list, got {reprlib.repr(values)}"
+        raise error(message, code="wrong-type", argument=name, value=values) from None
 
 
 # -- arrays ------------------------------------------------------------------------------------------------
@@ -244,8 +259,8 @@ def first_index(mask: BoolArray) -> str:
 
 
 def first_place(mask: BoolArray) -> tuple[int, ...]:
-    """Return the index of the first True."""
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape)) if mask.ndim else ()
+    """Return the index of the first True; nothing if the mask is empty."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape)) if mask.ndim and mask.size else ()
 
 
 def number_array(values: Any, name: str, *, error: type[PrudentError] = DataError) -> FloatArray:
@@ -315,3 +330,20 @@ def require_shape(
     if array.shape != shape:
         message = f"{name} has shape {array.shape}, expected {letters} = {shape}"
         raise error(message, code="wrong-shape", argument=name, value=array.shape, expected=shape)
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Return whether a function can be called with so many positional arguments, as far as Python can tell.
+
+    >>> takes(lambda state, action: None, 2), takes(lambda state: None, 2)
+    (True, False)
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it is not written in Python
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,19 @@ from .files import write_atomically
 if TYPE_CHECKING:
     import pandas
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that spreadsheets may run
+FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    *"\uff1d\uff0b\uff0d\uff20",
+)  # how a text begins that spreadsheets may run
+UNSEEN = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*"
+)  # which some of them skip
 
 
 def prepare(folder: Path) -> None:
@@ -33,8 +46,8 @@ def write_table(path: Path, table: pandas.DataFrame) -> None:
 def table_text(table: pandas.DataFrame) -> str:
     """Return a table as CSV that is safe to open in a spreadsheet.
 
-    A text that begins like a formula (=, +, -, @, tab, carriage return) and is no number gets an apostrophe in front,
-    which spreadsheets do not show.
+    A text that begins like a formula (=, +, -, @, also in full width or after characters that are not shown) and is no
+    number gets an apostrophe in front, which spreadsheets do not show.
     """
     safe = table.rename(columns=plain_cell)
     for name in safe.columns:
@@ -54,7 +67,7 @@ def plain_cell(cell: Any) -> Any:
     text = str(cell).replace("\r", "\\r")  # a carriage return would end the row
     if "\r" in str(cell):
         return f"'{text}"
-    if not text.startswith(FORMULA):
+    if not text.startswith(FORMULA) and not UNSEEN.sub("", text, count=1).startswith(FORMULA):
         return cell
     try:
         float(text)

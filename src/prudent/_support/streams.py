@@ -13,10 +13,12 @@ system clears in every child, so it is right even where the handlers of ``os.reg
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import mmap
 import os
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,56 @@ def source_key(seed: int, replication: int) -> npt.NDArray[np.uint64]:
     """
     state = np.random.SeedSequence(seed, spawn_key=(replication, 0)).generate_state(2, np.uint64)
     return state.astype(np.uint64)
+
+
+def state_memory(rng: np.random.Generator) -> npt.NDArray[np.uint64]:
+    """Return the memory [4] that holds the state of a Generator of PCG64; the array does not keep it alive.
+
+    Numbers written there are its next state: see `stream_states`.
+    """
+    holder: int = rng.bit_generator.ctypes.state_address
+    place = ctypes.c_uint64.from_address(holder).value  # the first field of the holder points to the state
+    return np.ctypeslib.as_array((ctypes.c_uint64 * 4).from_address(place))
+
+
+def _words(bits: np.random.BitGenerator) -> list[int]:
+    """Return a state of PCG64 as four numbers below 2**64."""
+    state: Any = bits.state["state"]
+    return [number >> shift & (2**64 - 1) for number in (state["state"], state["inc"]) for shift in (0, 64)]
+
+
+@cache
+def _order() -> list[int] | None:
+    """Return at which places of the memory the numbers of `_words` stand; None where NumPy keeps states otherwise."""
+    rng = np.random.Generator(np.random.PCG64(1))
+    here, words = state_memory(rng).tolist(), _words(rng.bit_generator)
+    return [here.index(word) for word in words] if sorted(here) == sorted(words) else None
+
+
+def can_restart() -> bool:
+    """Return whether states of Generators can be written to their memory.
+
+    >>> can_restart() in (True, False)
+    True
+    """
+    return _order() is not None
+
+
+def stream_states(seed: int, first: int, count: int) -> npt.NDArray[np.uint64]:
+    """Return the states [count, 2, 4] of `replication_streams`, as `state_memory` has them.
+
+    >>> rng = np.random.default_rng(0)
+    >>> state_memory(rng)[:] = stream_states(seed=1, first=5, count=1)[0, 1]
+    >>> rng.random() == replication_streams(seed=1, replication=5)[1].random()
+    True
+    """
+    states = np.empty((count, 2, 4), dtype=np.uint64)
+    order = _order()
+    for r in range(count):
+        for part in (0, 1):
+            bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(first + r, part)))
+            states[r, part, order] = _words(bits)
+    return states
 
 
 def spawned(rng: np.random.Generator, key: tuple[int, ...], more: bytes = b"") -> np.random.Generator:

@@ -15,7 +15,16 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array, generator, instance_of, require_shape, whole_number
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    finite_array,
+    generator,
+    instance_of,
+    require_shape,
+    takes,
+    whole_number,
+)
 from ..errors import DataError, ModelError, ParameterError, PosteriorError
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
@@ -141,7 +150,18 @@ class ModelSamplingAgent:
         if horizon is None:
             model.require_discounted("agents without a horizon")
         self._length = whole_number(episode_length, "episode_length") if horizon is None else self._horizon
+        if not callable(self._make):
+            text = (
+                f"posterior is {posterior!r}, expected a function of the model that returns the posterior before data"
+            )
+            raise ParameterError(text, code="wrong-type", argument="posterior", value=posterior)
         self.reset(np.random.default_rng(0))
+        for name in ("sample", "update"):
+            method = getattr(self.posterior, name, None)
+            if not callable(method) or not takes(method, 2):
+                expected = "sample(n, rng)" if name == "sample" else "update(source, outcome)"
+                text = f"posterior returned {self.posterior!r}, which has no {expected}"
+                raise ParameterError(text, code="wrong-type", argument="posterior", value=self.posterior)
 
     def reset(self, rng: RngLike = None) -> None:
         """Forget what was learned, and begin with another random stream.

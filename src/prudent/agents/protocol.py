@@ -16,7 +16,8 @@ class Agent(Protocol):
 
     States, actions and outcomes are indices. An agent may also have an attribute or property ``policy``: the action
     that it would now take in every state [S], or probabilities of actions [S, A]; [L, S] or [L, S, A] if it depends on
-    the step of the episode. Its regret is then exact. An agent without one is measured by its rewards.
+    the step of the episode. Its regret is then exact. An agent that takes an action which the policy excludes is
+    refused: one that explores shows probabilities, or no policy, and is then measured by its rewards.
 
     A class that Numba compiled with ``numba.experimental.jitclass`` runs in a compiled loop. It is told -1 where others
     are told None.

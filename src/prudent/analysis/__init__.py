@@ -8,6 +8,7 @@ from .findings import Finding
 from .log_study import LogStudy, study_log
 from .posterior_returns import posterior_returns
 from .profile import RiskProfile, risk_profile
+from .profile_rows import BestTail
 from .return_distribution import ReturnDistribution, plot_returns
 from .saved_decision import SavedDecision, load, save
 from .simulated_returns import Returns, returns
@@ -15,6 +16,7 @@ from .today import Today
 from .value_of_data import ValueOfData, value_of_data
 
 __all__ = [
+    "BestTail",
     "CheckReport",
     "DecisionComparison",
     "Finding",

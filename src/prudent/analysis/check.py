@@ -15,22 +15,36 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._support.checks import discount_factor, generator, positive
+from .._support.checks import discount_factor, generator, positive, require_scale
 from .._support.output import write
 from ..data.labels import Labels
+from ..data.policy import Policy
 from ..data.state_map import StateMap
 from ..display.figures import check as figures
 from ..display.figures.base import Figure
 from ..display.pages.check import render
-from ..errors import DataError
+from ..errors import DataError, ParameterError
 from ..estimation.counts import DistinctRows
 from ..estimation.designs import Design, GivenStates
 from ..estimation.honest import ALPHAS, CONFIDENCE, FOLDS, REPEATS, Difference, HonestValues, honest_values
-from ..estimation.parts import Learned, Learner, Part, Units, first_states
+from ..estimation.parts import UNLIMITED, Learned, Learner, Limits, Part, Units, first_states
 from ..estimation.reading import read as read_any
 from ..estimation.rows import LogRows
 from ..estimation.state_choice import StateChoice
-from ..types import FloatArray, Label, NamesLike, PathLike, RngLike, StartLike, TableLike, TerminalLike
+from ..models.base import read_pairs
+from ..types import (
+    BoolArray,
+    FloatArray,
+    Label,
+    NamesLike,
+    PairsLike,
+    PathLike,
+    PolicyLike,
+    RngLike,
+    StartLike,
+    TableLike,
+    TerminalLike,
+)
 from .findings import Finding, Reversal, of_coverage, of_promise, of_reversals, of_tests
 from .markov import Test, markov_tests
 
@@ -261,6 +275,12 @@ def check(
     duration: Label = None,
     gaps: str = "error",
     truncated: str = "error",
+    group: tuple[str, Label] | None = None,
+    prior_from: TableLike | None = None,
+    exclude: PairsLike = None,
+    baseline: PolicyLike | str = "log",
+    min_visits: float | None = None,
+    epsilon: float | None = None,
     start: StartLike = None,
     folds: int = FOLDS,
     repeats: int = REPEATS,
@@ -306,6 +326,16 @@ def check(
         As for ``from_log``. A choice of states that is no evidence of an improvement on the log is a serious finding.
         If it is, what the previous state, the previous action and the time add are notes: states that are cut from
         numbers hardly ever say all.
+    group : tuple of (str, hashable), optional
+        A column of groups, and the one that the policy is for: ``("site", "north")``. Its policies learn from the
+        others as by ``from_log``. Only its episodes judge, and only they are tested.
+    prior_from : TableLike, optional
+        Another log for the prior, as for ``from_log``. It never judges.
+    exclude : dict or list of pairs, optional
+        What must not be done, as for ``prudent.solve``. The policies that are judged do not do it either.
+    baseline, min_visits, epsilon
+        How close policies have to stay to a baseline, as for ``prudent.solve``; with neither `min_visits` nor `epsilon`
+        they need not.
     start : state or dict, optional
         Where the process begins; by default as the episodes of the log do.
     folds, repeats : int
@@ -322,6 +352,8 @@ def check(
     DataError
         If the log cannot be read, is too short to be split, or, with `strict`, has a serious finding (its code is
         ``"serious-finding"``).
+    ModelError
+        If rewards are above 1e75, or all below 1e-75.
     ParameterError
         If an argument is wrong.
 
@@ -359,8 +391,15 @@ def check(
         duration=duration,
         gaps=gaps,
         truncated=truncated,
+        group=None if group is None else _named_group(group)[0],
+        prior_from=prior_from,
         measured="allow",
     )
+    limits = _limits(read, group, exclude, baseline, min_visits, epsilon)
+    if designs is not None and limits != UNLIMITED:
+        message = "designs cannot be combined with group, prior_from, exclude or a baseline: each has states of its own"
+        raise ParameterError(message, code="conflicting-arguments", argument="designs")
+    own = limits.own(read)
     if mapped is not None and mapped.choice is not None and not mapped.choice.improves:
         gain, gap = mapped.choice.gain, max(mapped.choice.gap, 0.0)
         message = (
@@ -368,7 +407,7 @@ def check(
             "Keep what is done today, add features or collect more data."
         )
         notes.append(Finding("no-improvement", "serious", gain.low, gap, np.nan, message))
-    if read.by_episode is not None and np.unique(read.episode).size < FEWEST:
+    if read.by_episode is not None and np.unique(read.episode if own is None else read.episode[own]).size < FEWEST:
         read = read._replace(by_episode=None, episode=read.episode[:0], place=read.place[:0])
     if read.by_episode is None:
         message = (
@@ -376,6 +415,8 @@ def check(
             "of one episode have in common, and the past could not be tested. Give a column episode."
         )
         notes.append(Finding("by-rows", "note", float(read.times.sum()), float(FEWEST), np.nan, message))
+    if read.reward is not None:
+        require_scale(read.reward[np.isfinite(read.reward)], "a check")
     begin = None if start is None else _start(start, read.by_state)
     random = generator(rng)
     priors = [positive(each, "prior") for each in np.atleast_1d(np.asarray(prior, dtype=object)).tolist()]
@@ -397,6 +438,7 @@ def check(
         confidence=confidence,
         rng=random,
         threads=threads,
+        limits=limits,
     )
     told = () if mapped is None else mapped.notes
     if designs is None and mapped is not None and mapped.choice is not None:  # which chose a level with the states
@@ -404,8 +446,8 @@ def check(
         honest = replace(honest, chosen=same[0] if same else None)
     cell = honest.cells[honest.best]
     design = next(each for each in listed if each.name == cell.design)
-    whole = _Whole(design, gamma, cell.alpha or 0.0, cell.prior, cell.support, least, rewards, begin, threads)
-    tests = markov_tests(whole.read, whole.values, gamma, random)
+    whole = _Whole(design, gamma, cell.alpha or 0.0, cell.prior, cell.support, least, rewards, begin, threads, limits)
+    tests = markov_tests(whole.own, whole.values, gamma, random)
     past = of_tests(tests, whole.steps)
     if mapped is not None and mapped.choice is not None and mapped.choice.improves:
         # states that were cut from numbers never say all; held-out episodes show a gain in the eyes of all candidates
@@ -443,13 +485,69 @@ def refuse_serious(report: CheckReport) -> None:
         raise DataError(f"the check has a serious finding. {report.worst}", code="serious-finding", findings=codes)
 
 
+def _named_group(group: tuple[str, Label]) -> tuple[str, Label]:
+    """Return the column of groups and the group that a check is about."""
+    if not isinstance(group, tuple | list) or len(group) != 2 or not isinstance(group[0], str):
+        message = f"group is {group!r}, expected a column and the group that the policy is for: ('site', 'north')"
+        raise ParameterError(message, code="wrong-format", argument="group", value=group)
+    return group[0], group[1]
+
+
+@dataclass
+class _LogSpace:
+    """States and actions of a log, for what is given by their names."""
+
+    state_labels: Labels
+    action_labels: Labels
+    admissible: BoolArray
+    terminal: BoolArray
+
+
+def _limits(
+    read: LogRows,
+    group: tuple[str, Label] | None,
+    exclude: PairsLike,
+    baseline: PolicyLike | str,
+    min_visits: float | None,
+    epsilon: float | None,
+) -> Limits:
+    """Return what policies keep to, by the indices of the log."""
+    which = None if read.borrowed is None else 0
+    if group is not None and read.by_group is not None:
+        name = _spelled(_named_group(group)[1], read.by_group)
+        which = read.by_group.index(name, "group", ParameterError)
+    if exclude is None and min_visits is None and epsilon is None:
+        return Limits(group=which)
+    tried: BoolArray = np.zeros(read.shape, dtype=np.bool_)
+    tried[read.state, read.action] = True
+    idle: BoolArray = np.asarray(~tried.any(axis=1))
+    if isinstance(baseline, Mapping):  # a model may have fewer states; where nothing is given, policies follow the log
+        idle |= np.array([name not in baseline for name in read.by_state.names], dtype=np.bool_)
+    space = _LogSpace(read.by_state, read.by_action, np.ones(read.shape, dtype=np.bool_), idle)
+    excluded = None if exclude is None else read_pairs(exclude, space, "exclude")
+    stuck = tried.any(axis=1) & ~(tried & ~excluded).any(axis=1) if excluded is not None else np.zeros(1, np.bool_)
+    if stuck.any():
+        s = int(np.argmax(stuck))
+        message = f"exclude leaves no action that was tried in {read.by_state.show(s)}; keep one of them"
+        raise ParameterError(message, code="no-action", argument="exclude", state=read.by_state.names[s])
+    close: FloatArray | str | None = None
+    if min_visits is not None or epsilon is not None:
+        close = baseline if isinstance(baseline, str) else Policy.read(baseline, space).weights(read.shape[1])
+        if isinstance(close, str) and close != "log":
+            message = f"baseline is {close!r}, expected 'log' or a policy"
+            raise ParameterError(message, code="unknown-option", argument="baseline", value=close)
+    return Limits(excluded, close, min_visits, epsilon, which)
+
+
 def _start(start: StartLike, labels: Labels) -> Mapping[Hashable, float]:
     """Return the chances of states at the start; a state 4 of a file may be written as "4"."""
     given: Mapping[Any, float] = start if isinstance(start, Mapping) else {start: 1.0}
-    return {
-        int(name) if isinstance(name, str) and labels.find(name) < 0 and name.isdecimal() else name: chance
-        for name, chance in given.items()
-    }
+    return {_spelled(name, labels): chance for name, chance in given.items()}
+
+
+def _spelled(name: Any, labels: Labels) -> Any:
+    """Return a name as the log has it: the number 4 of a file may be written as "4"."""
+    return int(name) if isinstance(name, str) and labels.find(name) < 0 and name.isdecimal() else name
 
 
 class _Whole:
@@ -466,12 +564,15 @@ class _Whole:
         rewards: Any,
         start: Mapping[Hashable, float] | None,
         threads: int | None,
+        limits: Limits,
     ) -> None:
         self.read: LogRows = design.states(np.ones(design.read.state.size, dtype=np.bool_))
         self.settings = discount, prior, support, least, rewards
+        self.limits, mine = limits, limits.own(self.read)
+        self.own = self.read if mine is None else self.read.some(mine)
         self.alpha, self.threads, self.discount = alpha, threads, discount
         self.part, self.learned, self.learner = self._learn(self.read.times)
-        begin = first_states(self.read, self.part, self.read.times, Units.of(self.read, 1), start)
+        begin = first_states(self.read, self.part, self.read.times, Units.of(self.read, 1, mine), start)
         self.values = self.learned.chain.values()
         spent = self.learned.chain.occupancy(begin) * self.part.acting
         self.steps = float(spent.sum())
@@ -485,7 +586,7 @@ class _Whole:
             message = f"{self.read.held.table} has no row that leads to a state from which it goes on or ends"
             raise DataError(message, code="no-rows", argument="log")
         discount, prior, support, least, rewards = self.settings
-        learner = Learner.of(self.read, part.seen, discount, prior, support, least, rewards)
+        learner = Learner.of(self.read, part.seen, discount, prior, support, least, rewards, self.limits, times)
         return part, next(learner.policies([self.alpha], self.threads)), learner
 
     def reversals(self) -> Iterator[Reversal]:
@@ -499,7 +600,10 @@ class _Whole:
         ahead = self.learner.reward + later * self.values[entries.target]
         q = np.bincount(entries.pair, self.learner.chance * ahead, S * A).reshape(S, A)
         q[~self.learner.kept] = -np.inf
-        rows = np.flatnonzero(self.learner.kept[read.state, read.action])
+        if self.limits.excluded is not None:
+            q[self.limits.excluded] = -np.inf
+        own = self.limits.own(read)
+        rows = np.flatnonzero(self.learner.kept[read.state, read.action] & (True if own is None else own))
         pair = read.state[rows] * A + read.action[rows]
         groups, which = np.unique(np.stack((pair, read.episode[rows]), axis=1), axis=0, return_inverse=True)
         which = which.reshape(-1)
@@ -514,11 +618,11 @@ class _Whole:
         best = np.maximum(policy, 0)
         rival = q.copy()
         rival[np.arange(S), best] = -np.inf
-        own = a == best[s]
+        its = a == best[s]
         second = rival.max(axis=1)
-        slack = 1e-9 * max(1.0, float(np.abs(q[np.isfinite(q)]).max()))
+        slack = 1e-9 * max(1.0, float(np.abs(q[np.isfinite(q)]).max(initial=0.0)))
         leads = (policy[s] >= 0) & (q[np.arange(S), best] >= q.max(axis=1) - slack)[s] & (self.share[s] >= 0.01)
-        turns = leads & np.where(own, without < second[s] - slack, without > q[np.arange(S), best][s] + slack)
+        turns = leads & np.where(its, without < second[s] - slack, without > q[np.arange(S), best][s] + slack)
         seen: set[int] = set()
         for i in np.flatnonzero(turns)[np.argsort(-self.share[s[turns]], kind="stable")].tolist():
             if int(s[i]) in seen or len(seen) >= CONFIRMED:

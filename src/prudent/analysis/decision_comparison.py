@@ -34,13 +34,13 @@ from ..posteriors import DirichletPosterior
 from ..types import BoolArray, FloatArray, IntArray, PathLike, RngLike, StartLike
 from .packing import summary_or_none
 from .posterior_returns import posterior_returns
-from .profile import mean_visits
 from .reading import read_belief
 from .saved_decision import SavedDecision, load
-from .today import SAME, contributions
+from .today import SAME, contributions, mean_visits
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 
 class Transitions(NamedTuple):
@@ -108,6 +108,26 @@ class DecisionComparison:
             A copy of ``changes``.
         """
         return self.changes.copy()
+
+    def plot(self) -> Figure:
+        """Draw the returns then and now, and the changes that matter most.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            What was promised, what the old policy and the new one earn by the new data, with intervals; below, what
+            the most important changes add to the mean return.
+        """
+        from ..display.figures import comparison
+
+        changes = [
+            f"{state}: {new} instead of {old}"
+            for state, old, new in zip(*(self.changes[name] for name in ("state", "old", "new")), strict=True)
+        ]
+        returns = self.returns[["mean", "low", "high"]].to_numpy(dtype=np.float64).T
+        names = [str(name) for name in self.returns.index]
+        worth = self.changes["contribution"].to_numpy(dtype=np.float64)
+        return comparison.draw(names, returns, self.confidence, changes, worth).to_matplotlib()
 
     def lines(self) -> list[str]:
         """Return the comparison in sentences.
@@ -225,8 +245,9 @@ def compare(
         raise ParameterError(message, code="wrong-kind", argument="old")
     then, random = problem.model, generator(rng)
     whole_number(simulations, "simulations")
-    pairs, p_value, unknown = _pairs(then, before, model, posterior, simulations, random)
+    instance_of(posterior, "posterior", DirichletPosterior, "; see from_log")
     again = BayesianRiskMDP(model, posterior, risk=problem.risk)
+    pairs, p_value, unknown = _pairs(then, before, model, posterior, simulations, random)
     best = again.solve(threads=threads)
     carried, covered = _carried(solution, then, again)
     summary = summary_or_none(model)
@@ -414,7 +435,7 @@ def _table(datasets: list[Any], columns: list[int]) -> pandas.DataFrame:
     import pandas
 
     rows = [
-        (float(data["mean"].values[i]), *(float(x) for x in data["quantile"].values[i]))
+        (float(data["mean"].values[i]), *(float(data["quantile"].values[i, end]) for end in (0, -1)))
         for data, i in zip(datasets, columns, strict=True)
     ]
     index = ["old policy, promised", "old policy, new data", "new policy, new data"]

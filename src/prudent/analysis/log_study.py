@@ -2,7 +2,9 @@
 
 The value of data is expensive in large models, where it takes many solves for each source. With more than
 ``MANY_SOURCES`` sources or ``MANY_OUTCOMES`` outcomes only the ``EVALUATED_SOURCES`` with the largest guess of their
-gain are evaluated (see ``value_of_data``); with so many sources at level 0.
+gain are evaluated (see ``value_of_data``); with so many sources at level 0. Returns over the posterior take time in
+proportion to the outcomes and to the draws, so that a model of many outcomes has fewer draws by default
+(``default_draws``). The standard errors beside the numbers say what that costs.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._support.output import write
+from .._support.output import table_text, write
 from ..data.columns import as_column
 from ..data.labels import label_array, plain_name
 from ..display.figures.base import Figure
+from ..display.pages.frame import framed
 from ..display.pages.log_study import render
 from ..display.words import mixture
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
+from ..planning.simplify import Simplified
 from ..planning.solution import Solution
 from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
@@ -44,6 +48,11 @@ MANY_OUTCOMES = 1_500  # of all pairs together
 EVALUATED_SOURCES = 12  # of a model with many sources
 FEWER_REPLICATIONS = 50  # data sets sampled for each source of a model with many sources
 DEFAULT_DRAWS = 2_000
+LEAST_DRAWS = 200  # by default, in a model of any size
+MOST_NUMBERS = 100_000_000  # drawn by default: posterior draws times outcomes
+MANY_STATES = 2_000  # more have no rules on the page
+MOST_RULES = 5
+RULE_DRAWS = 200  # posterior draws of what rules lose
 SHOWN_CHANGES = 20  # states in the record where the recommended policy differs most from today's
 
 
@@ -65,6 +74,9 @@ class LogStudy:
         Messages of the warnings that were issued.
     check : CheckReport or None
         Whether the model holds.
+    rules : Simplified or None
+        Short lists of rules in place of the recommended policy; None with a horizon, for policies that choose at
+        random, and in models of more than 2,000 states.
 
     See Also
     --------
@@ -77,6 +89,7 @@ class LogStudy:
     next_data: ValueOfData
     warnings: tuple[str, ...]
     check: CheckReport | None = None
+    rules: Simplified | None = None
 
     @property
     def horizon(self) -> int | None:
@@ -145,24 +158,32 @@ class LogStudy:
         """
         return self._policies.copy()
 
-    def record(self, name: str = "log") -> dict[str, Any]:
+    def record(self, name: str = "log", unit: str = "") -> dict[str, Any]:
         """Return all results as a dict for JSON.
 
         Parameters
         ----------
         name : str, default="log"
             Name of the log.
+        unit : str, optional
+            What returns are measured in, such as "euro per day".
 
         Returns
         -------
         dict
-            Keys log, prudent, numpy (versions), rows, summary, discount, start, draws, tail, alike, recommended, said,
-            levels, today (None without a baseline), next_data and check; with features also state_map and state_choice.
+            Keys log, prudent, numpy (versions), rows, summary, discount, start, draws, tail, alike, recommended, unit,
+            rules, said, levels, today (None without a baseline), next_data and check; with features also state_map and
+            state_choice.
         """
         profile, summary = self.profile, self.model.summary
         rows = profile.by_level().reset_index().to_dict("records")
         for row in rows:
             row |= json.loads(profile.solutions[row["alpha"]].to_json())
+        if profile.today is not None:
+            drawn = profile.today.returns["returns"].values
+            for i, row in enumerate(rows):
+                low, high = np.quantile(drawn[:, i] - drawn[:, -1], (0.05, 0.95))
+                row |= {"difference_low": float(low), "difference_high": float(high)}
         return {
             "log": name,
             "prudent": metadata.version("prudent"),
@@ -176,6 +197,8 @@ class LogStudy:
             "tail": profile.tail_alpha,
             "alike": profile.returns.attrs["same"],
             "recommended": profile.recommended,
+            "unit": unit,
+            "rules": None if self.rules is None else self.rules.record(),
             "said": list(self.warnings),
             "levels": rows,
             "today": self._today(),
@@ -253,7 +276,9 @@ class LogStudy:
             | ({} if self.check is None else {"check": self.check.figure()})
         )
 
-    def report(self, path: PathLike, *, name: str = "log", settings: Mapping[str, object] | None = None) -> Path:
+    def report(
+        self, path: PathLike, *, name: str = "log", unit: str = "", settings: Mapping[str, object] | None = None
+    ) -> Path:
         """Write a page for readers without knowledge of the methods: what to do, how certain it is, what to measure.
 
         Parameters
@@ -262,6 +287,8 @@ class LogStudy:
             The HTML file to write. The page needs no other file.
         name : str, default="log"
             Name of the log in the headings.
+        unit : str, optional
+            What returns are measured in, such as "euro per day".
         settings : mapping, optional
             Settings of the study, for the last section of the page.
 
@@ -270,9 +297,16 @@ class LogStudy:
         Path
             The file.
         """
-        page = render(self.record(name), self.first_step(), self.figures(), settings or {})
-        write(Path(path), page.encode())
+        write(Path(path), self._page(name, unit, settings or {}).encode())
         return Path(path)
+
+    def _page(self, name: str, unit: str, settings: Mapping[str, object]) -> str:
+        table = table_text(self.to_pandas())
+        return render(self.record(name, unit), self.first_step(), self.figures(), settings, table)
+
+    def _repr_html_(self) -> str:
+        """Return the page for a notebook, in a frame of its own."""
+        return framed(self._page("log", "", {}))
 
     def __repr__(self) -> str:
         return f"LogStudy({self.model.n_states:,} states)\n{self.profile!r}"
@@ -286,7 +320,7 @@ def study_log(
     start: StartLike = None,
     horizon: int | None = None,
     terminal_value: TerminalValueLike = None,
-    draws: int = DEFAULT_DRAWS,
+    draws: int | None = None,
     observations: int = 10,
     check: CheckReport | None = None,
     exclude: PairsLike = None,
@@ -313,8 +347,9 @@ def study_log(
         Number of steps, as for ``prudent.solve``.
     terminal_value : array_like of shape (S,), float or mapping, optional
         What states are worth after the horizon.
-    draws : int, default=2000
-        Number of posterior draws for the returns.
+    draws : int, optional
+        Number of posterior draws for the returns, by default 2,000, and fewer, down to 200, in a model of more than
+        50,000 outcomes.
     observations : int, default=10
         Number of further observations of one pair, for what to measure next.
     check : CheckReport, optional
@@ -354,6 +389,7 @@ def study_log(
         close: dict[str, Any] = {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
         timed: dict[str, Any] = {"horizon": horizon, "terminal_value": terminal_value}
         close |= {"exclude": exclude, "honest": honest, **timed}
+        draws = default_draws(model) if draws is None else draws
         profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, **close)
         choice = model.summary.state_choice
         if choice is not None and choice.alpha in profile.alphas:  # by held-out episodes
@@ -373,8 +409,28 @@ def study_log(
             rng=rng,
             threads=threads,
         )
+        rules = None
+        best = profile.solutions[profile.recommended]
+        if horizon is None and best.policy.ndim == 1 and model.n_states <= MANY_STATES:
+            rules = best.simplify(MOST_RULES, start=start, draws=min(draws, RULE_DRAWS), rng=rng)
     messages = dict.fromkeys([*(str(warning.message) for warning in caught), *profile.today_cautions])
-    return LogStudy(model, posterior, profile, value, tuple(messages), check)
+    return LogStudy(model, posterior, profile, value, tuple(messages), check, rules)
+
+
+def default_draws(model: UncertainMDP) -> int:
+    """Return how many posterior draws returns are computed for by default.
+
+    Parameters
+    ----------
+    model : UncertainMDP
+        The model of a log.
+
+    Returns
+    -------
+    int
+        2,000, or fewer for a model of more than 50,000 outcomes; at least 200.
+    """
+    return max(LEAST_DRAWS, min(DEFAULT_DRAWS, MOST_NUMBERS // max(model.entries.next_state.size, 1)))
 
 
 def next_data(

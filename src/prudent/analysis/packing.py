@@ -21,7 +21,7 @@ from ..models.entries import END
 from ..models.log_summary import LogSummary, Pooling, SupportChange
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
-from ..planning.base import DeferredQ
+from ..planning.base import AtMost, Constraint, DeferredQ
 from ..planning.known_problem import KnownProblem
 from ..planning.objectives import Entropic, EVaR
 from ..planning.problem import BayesianRiskMDP
@@ -37,8 +37,8 @@ from ..types import FloatArray
 RECORDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        Allowed, CVaR, DeferredQ, Entropic, EntropicRisk, EVaR, Expectile, LogSummary, Mean, MeanCVaR, Mixture,
-        Pooling, Solution, SupportChange, VaR, WorstCase,
+        Allowed, AtMost, Constraint, CVaR, DeferredQ, Entropic, EntropicRisk, EVaR, Expectile, LogSummary, Mean,
+        MeanCVaR, Mixture, Pooling, Solution, SupportChange, VaR, WorstCase,
     )
 }  # fmt: skip
 POSTERIORS: dict[str, type[Posterior]] = {

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._numerics.compile import default_threads
-from .._support.checks import generator, risk_level, whole_number
+from .._support.checks import generator, require_scale, risk_level, whole_number
 from .._support.intervals import Estimate, estimate_mean
 from ..data.columns import as_column
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.drawn_policies import DrawnPolicies, DrawnReturns, NamedPolicy
-from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.stay_close import read_baseline
+from ..planning.unknown_rewards import RewardsLike, unknown_rewards
 from ..posteriors.dirichlet import DirichletPosterior
 from ..types import ArrayLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .reading import horizon_of, problem_of, read_belief, read_policies, start_in_words
@@ -177,6 +177,8 @@ def posterior_returns(
                 raise ParameterError(message, code="conflicting-arguments", argument=name, value=value)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     final = None if steps is None else model.final_values(terminal_value)
+    if final is not None:
+        require_scale(np.append(model.entries.reward, final), "questions about returns over the posterior")
     problem = DrawnPolicies(model, belief, named, first, regret, unknown, steps, final)
     drawn = problem.run(count, int(generator(rng).integers(2**63)), workers)
     return _dataset(problem, drawn, probabilities, alpha, baseline is not None)

@@ -22,7 +22,7 @@ same sense.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,22 +37,19 @@ from ..display.figures import profile as figures
 from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
 from ..estimation.honest import HonestValues
-from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
-from ..planning.drawn_policies import Belief
-from ..planning.ends import find_over
-from ..planning.model_draws import Layout, visits
-from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.solution import Solution
 from ..planning.stay_close import read_baseline
+from ..planning.unknown_rewards import RewardsLike, unknown_rewards
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior
 from ..risk import CVaR
 from ..types import ArrayLike, BoolArray, FloatArray, PairsLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .posterior_returns import TODAY, posterior_returns
+from .profile_rows import BestTail, honest_level, honest_lines, judged_tail, name_of_tail, search_tail
 from .reading import problem_of, read_belief
 from .return_distribution import QUANTILES, TAIL_ALPHA, cvar_terms
-from .today import SAME, Today, contributions, mean_policy
+from .today import SAME, Today, contributions, mean_policy, mean_visits
 
 if TYPE_CHECKING:
     import pandas
@@ -93,6 +90,8 @@ class RiskProfile:
         What is done today, if a baseline was given: its returns on the same draws, and where the levels differ from it.
     honest : HonestValues or None
         The honest values that the level was recommended by.
+    best_tail : BestTail or None
+        The policy with the best CVaR of the return over the posterior, if it was asked for.
 
     See Also
     --------
@@ -111,6 +110,7 @@ class RiskProfile:
     visits: tuple[FloatArray, ...]
     today: Today | None = None
     honest: HonestValues | None = None
+    best_tail: BestTail | None = None
 
     @property
     def tail_alpha(self) -> float:
@@ -138,7 +138,7 @@ class RiskProfile:
         ]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a table with a row for each level, and one for today if a baseline was given.
+        """Return a table with a row for each level, one for the best tail and one for today, if they were asked for.
 
         Returns
         -------
@@ -153,6 +153,10 @@ class RiskProfile:
         import pandas
 
         table = self.by_level()
+        if self.best_tail is not None:
+            other: dict[str, Any] = {**self.best_tail.row, "recommended": False}
+            more = pandas.DataFrame([other], index=[self.best_tail.name])
+            table = pandas.concat([table.astype({"states_differ": object}), more]).rename_axis("alpha")
         if self.today is None:
             return table
         row = {name: self.today.row(name) for name in table if name in self.today.returns}
@@ -296,6 +300,10 @@ class RiskProfile:
                 f"{1.96 * returns['difference_se'].values[i]:.2g} more than {TODAY}; it is better with probability "
                 f"{returns['probability_better'].values[i]:.3g}"
             )
+        if self.best_tail is not None:
+            row, gap = self.best_tail.row, self.best_tail.gap
+            lines.append(f"{self.best_tail.name}: mean {row['mean']:.4g}, CVaR {row['cvar']:.4g}; gap {gap:.2g}")
+            lines += [] if self.best_tail.sentence is None else [self.best_tail.sentence]
         if self.honest is not None:
             lines += [f"by honest values: {line}" for line in honest_lines(self.honest)]
         return "\n".join([*lines, *(f"caution: {sentence}" for sentence in self.cautions)])
@@ -321,6 +329,7 @@ def risk_profile(
     min_visits: float | None = None,
     epsilon: float | None = None,
     honest: HonestValues | None = None,
+    best_tail: bool = False,
     threads: int | None = None,
 ) -> RiskProfile:
     """Solve a problem at several risk levels, compare the true returns of the policies and recommend a level.
@@ -378,6 +387,10 @@ def risk_profile(
         How close the policies have to stay to `baseline`, as for ``prudent.solve``. By default they need not.
     honest : HonestValues, optional
         Honest values of the log that the model was made from, ``prudent.check(...).honest``, to recommend the level by.
+    best_tail : bool, default=False
+        Whether to search for the policy with the best CVaR at `tail_alpha` of the return over the posterior
+        (``PosteriorRisk``), for up to a minute: a row with its gap, which says whether it is better than the
+        recommended level in mean and in tail. Not with a horizon, nor with `min_visits` or `epsilon`.
     threads : int, optional
         Number of threads, by default all cores.
 
@@ -443,10 +456,18 @@ def risk_profile(
         solutions[alpha] = _keep_neutral(solution, solutions.get(0.0, solution))
         value = solution.value
     neutral, chosen = solutions[0.0], {alpha: solutions[alpha] for alpha in levels}
+    shown: dict[Any, Solution] = dict(chosen)
+    if best_tail:
+        if horizon is not None or min_visits is not None or epsilon is not None:
+            name = "horizon" if horizon is not None else "min_visits" if min_visits is not None else "epsilon"
+            message = f"{name} cannot be combined with best_tail, which searches among all stationary policies"
+            raise ParameterError(message, code="conflicting-arguments", argument=name)
+        neutral_problem = problem_of(model, posterior, 0.0, reward_posterior)
+        shown[name_of_tail(tail_alpha)] = search_tail(neutral_problem, tail_alpha, first, exclude, random, threads)
     returns = posterior_returns(
         model,
         posterior,
-        chosen,
+        shown,
         first,
         draws if given or draws is not None else DEFAULT_DRAWS,
         None if given and unknown is None else random,
@@ -460,11 +481,16 @@ def risk_profile(
         threads=threads,
     )
     compared = returns
-    if baseline is not None:
+    if baseline is not None or best_tail:
         returns = compared.isel(policy=slice(len(levels))).assign_coords(policy=np.array(levels))
     recommended, worse = _verdict(returns)
     if honest is not None:
-        recommended = _honest_level(honest, levels)
+        recommended = honest_level(honest, levels)
+    found = None
+    if best_tail:
+        tells = _comparison(compared, len(levels))
+        place = len(levels)
+        found = judged_tail(shown[name_of_tail(tail_alpha)], compared, place, levels.index(recommended), tells)
     if worse:
         sentences = "; ".join(_cautions(worse, returns))
         message = f"higher risk levels earn less, on average and in the tail: {sentences}"
@@ -488,7 +514,19 @@ def risk_profile(
     differs = np.stack([there.reshape(-1, model.n_states).any(axis=0) for there in where])
     shares = np.stack([visited.reshape(-1, model.n_states).sum(axis=0) / visited.sum() for visited in spent])
     return RiskProfile(
-        tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, share, tuple(spent), today, honest
+        tuple(levels),
+        chosen,
+        neutral,
+        returns,
+        differs,
+        shares,
+        recommended,
+        worse,
+        share,
+        tuple(spent),
+        today,
+        honest,
+        found,
     )
 
 
@@ -501,39 +539,6 @@ def _weights(solution: Solution) -> FloatArray:
     """Return the policy of a solution as probabilities [S, A], or [T, S, A] with a horizon."""
     random = solution.policy.ndim > solution.value.ndim
     return solution.policy if random else np.eye(len(solution.actions))[solution.policy]
-
-
-def _honest_level(honest: HonestValues, levels: Sequence[float]) -> float:
-    """Return the level that honest values recommend."""
-    alpha = honest.cells[honest.best].alpha
-    if alpha is None or alpha not in levels:
-        message = f"honest recommends the level {alpha}, which is none of alphas: check the same levels"
-        raise ParameterError(message, code="unknown-option", argument="honest", value=alpha)
-    return alpha
-
-
-def honest_lines(honest: HonestValues) -> list[str]:
-    """Return sentences that compare the recommended level with the others, and with what the log did.
-
-    Parameters
-    ----------
-    honest : HonestValues
-        Honest values.
-
-    Returns
-    -------
-    list of str
-        A sentence for each comparison, with the interval of the paired difference.
-    """
-    best = honest.best
-    cell = honest.cells[best]
-    lines = []
-    for i, other in enumerate(honest.cells):
-        if i != best and other._replace(alpha=None) == cell._replace(alpha=None):
-            apart = honest.difference(best, i)
-            what = "what the log did" if other.alpha is None else f"level {other.alpha:g}"
-            lines.append(f"level {cell.alpha:g} less {what}: {apart.value:.4g} ({apart.low:.4g} to {apart.high:.4g})")
-    return lines
 
 
 def _keep_neutral(solution: Solution, neutral: Solution) -> Solution:
@@ -570,21 +575,28 @@ def _verdict(returns: xarray.Dataset) -> _Verdict:
     pairs = list(combinations(range(len(alphas)), 2))
     if freedom < 1 or not pairs:
         return _Verdict(alphas[0], ())
-    terms = cvar_terms(draws, tail)
-    width = float(stdtrit(freedom, 1.0 - FALSE_ALARM / len(pairs)))
-    rounding = 2.0 * float(returns.attrs["error_bound"])
-
-    def exceeds(higher: FloatArray, lower: FloatArray) -> bool:
-        gain = estimate_mean(higher - lower)
-        return bool(gain.value > rounding and gain.value > width * gain.error)
-
-    beaten = {low for low, high in pairs if exceeds(terms[:, high], terms[:, low])}
+    exceeds = _comparison(returns, len(pairs))
+    beaten = {low for low, high in pairs if exceeds(high, low, True)}
     worse = tuple(
-        (alphas[high], alphas[low])
-        for low, high in pairs
-        if exceeds(terms[:, low], terms[:, high]) and exceeds(draws[:, low], draws[:, high])
+        (alphas[high], alphas[low]) for low, high in pairs if exceeds(low, high, True) and exceeds(low, high, False)
     )
     return _Verdict(next(alpha for i, alpha in enumerate(alphas) if i not in beaten), worse)
+
+
+def _comparison(returns: xarray.Dataset, pairs: int) -> Callable[[int, int, bool], bool]:
+    """Return a function that says whether policy i is significantly better than j, in tail or in mean."""
+    draws, tail = returns.returns.values, float(returns.attrs["tail_alpha"])
+    freedom = CVaR(tail).outermost(draws.shape[0]).weights.size - 1
+    terms = cvar_terms(draws, tail)
+    width = float(stdtrit(freedom, 1.0 - FALSE_ALARM / pairs)) if freedom > 0 else np.inf
+    rounding = 2.0 * float(returns.attrs["error_bound"])
+
+    def exceeds(higher: int, lower: int, in_tail: bool) -> bool:
+        used = terms if in_tail else draws
+        gain = estimate_mean(used[:, higher] - used[:, lower])
+        return bool(gain.value > rounding and gain.value > width * gain.error)
+
+    return exceeds
 
 
 def _cautions(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) -> list[str]:
@@ -597,22 +609,3 @@ def _cautions(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) -> 
         f"CVaR {cvar[high]:.4g} against {cvar[low]:.4g}"
         for high, low in sorted(best.items())
     ]
-
-
-def mean_visits(model: UncertainMDP, belief: Belief, policy: FloatArray, start: FloatArray, known: MDP) -> FloatArray:
-    """Return the discounted numbers of visits [S] of a policy [S, A], or [T, S] of one [T, S, A], in the mean model."""
-    if policy.ndim == 3:
-        spent = np.empty(policy.shape[:2])
-        at = start
-        for time, weights in enumerate(policy):
-            spent[time] = at
-            at = model.discount * ((at[:, np.newaxis] * weights).reshape(-1) @ known.transition)
-        return spent
-    possible = belief.mean > 0.0
-    layout = Layout.of(model, possible)
-    if model.discount == 1.0:  # visits end where nothing is earned any more
-        over = find_over(model, known.outcomes(), policy)[layout.pair // layout.n_actions]
-        layout = layout._replace(target=np.where(over, -1, layout.target))
-    visited, states = np.zeros(model.n_states), layout.reached(start, policy)
-    visited[states] = visits(layout.chain(states, policy), start[states], belief.mean[possible], model.discount)
-    return visited

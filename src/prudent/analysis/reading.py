@@ -13,8 +13,9 @@ from ..errors import ParameterError, PosteriorError
 from ..models.base import TabularModel
 from ..models.uncertain import UncertainMDP
 from ..planning.drawn_policies import Belief, NamedPolicy
-from ..planning.problem import BayesianRiskMDP, RewardsLike
+from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
+from ..planning.unknown_rewards import RewardsLike
 from ..types import FloatArray, PolicyLike
 
 
@@ -41,7 +42,7 @@ def read_belief(model: UncertainMDP, posterior: Any, reward_posterior: RewardsLi
 def horizon_of(horizon: int | None, policies: Any, model: UncertainMDP) -> int | None:
     """Return the number of steps: as given, or that of the first policy that depends on time."""
     if horizon is not None:
-        return whole_number(horizon, "horizon")
+        return whole_number(horizon, "horizon", maximum=10**9)
     for _, policy in named_policies(policies, model):
         steps = getattr(policy, "horizon", None)
         if steps is None and isinstance(policy, np.ndarray) and policy.ndim == 3:

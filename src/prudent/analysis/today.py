@@ -20,7 +20,11 @@ import numpy as np
 from ..data.columns import as_column
 from ..display.words import mixture
 from ..models.mdp import MDP
+from ..models.uncertain import UncertainMDP
+from ..planning.drawn_policies import Belief
+from ..planning.ends import find_over
 from ..planning.known_problem import KnownProblem
+from ..planning.model_draws import Layout, visits
 from ..planning.solve import evaluate
 from ..types import FloatArray, Label
 
@@ -139,3 +143,22 @@ def _ahead(problem: KnownProblem, policy: FloatArray, now: FloatArray, then: Flo
     """Return what one step of ``policy`` [S, A] gains over values ``now`` [S], if values ``then`` [S] follow."""
     q = problem.q_values(then)
     return np.asarray((np.where(policy > 0.0, q, 0.0) * policy).sum(axis=1) - now)
+
+
+def mean_visits(model: UncertainMDP, belief: Belief, policy: FloatArray, start: FloatArray, known: MDP) -> FloatArray:
+    """Return the discounted numbers of visits [S] of a policy [S, A], or [T, S] of one [T, S, A], in the mean model."""
+    if policy.ndim == 3:
+        spent = np.empty(policy.shape[:2])
+        at = start
+        for time, weights in enumerate(policy):
+            spent[time] = at
+            at = model.discount * ((at[:, np.newaxis] * weights).reshape(-1) @ known.transition)
+        return spent
+    possible = belief.mean > 0.0
+    layout = Layout.of(model, possible)
+    if model.discount == 1.0:  # visits end where nothing is earned any more
+        over = find_over(model, known.outcomes(), policy)[layout.pair // layout.n_actions]
+        layout = layout._replace(target=np.where(over, -1, layout.target))
+    visited, states = np.zeros(model.n_states), layout.reached(start, policy)
+    visited[states] = visits(layout.chain(states, policy), start[states], belief.mean[possible], model.discount)
+    return visited

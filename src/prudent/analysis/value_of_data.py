@@ -71,8 +71,9 @@ from ..models.entries import END
 from ..models.uncertain import UncertainMDP
 from ..planning.drawn_policies import over_units
 from ..planning.ends import find_over
-from ..planning.problem import BayesianRiskMDP, RewardsLike
+from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
+from ..planning.unknown_rewards import RewardsLike
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import ArrayLike, FloatArray, IntArray, Label, PairsLike, RngLike, StartLike, TerminalValueLike
@@ -374,11 +375,14 @@ def value_of_data(
         raise ParameterError(
             message, code="wrong-type", argument="posterior", value=kind, expected="DirichletPosterior"
         )
-    steps = (None if solution is None else solution.horizon) if horizon is None else whole_number(horizon, "horizon")
+    steps = None if solution is None else solution.horizon
+    if horizon is not None:
+        steps = whole_number(horizon, "horizon", maximum=10**9)
     if steps is None and terminal_value is not None:
         message = "terminal_value says what states are worth after a horizon; give horizon as well"
         raise ParameterError(message, code="missing-argument", argument="horizon")
-    require_scale(model.entries.reward, "the value of data")
+    final = model.final_values(terminal_value)
+    require_scale(np.append(model.entries.reward, final), "the value of data")
     asked = np.arange(model.n_sources) if sources is None else _sources(sources, model, indices)
     known = problem.posterior
     if exclude is not None:
@@ -401,7 +405,7 @@ def value_of_data(
     if steps is None:
         study = DataEffects(problem, now, m, count, first, workers)
     else:
-        study = HorizonEffects(problem, now, m, count, first, model.final_values(terminal_value), workers)
+        study = HorizonEffects(problem, now, m, count, first, final, workers)
     reasons, promise = study.skip_reasons(), study.promise()
     effects = {b: Effect(method=reasons[b]) if reasons[b] else NOT_EVALUATED for b in asked.tolist()}
     promise[[bool(reason) for reason in reasons]] = 0.0

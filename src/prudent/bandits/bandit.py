@@ -6,7 +6,7 @@ gives and knows names; a belief decides and learns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +31,7 @@ from .checkup import Checkup, checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
 from .kernels.step import usable
+from .limits import PropensityLimits
 from .named_arms import NamedArms
 from .settings import BanditSettings, checked_sd
 
@@ -81,8 +82,11 @@ class LinearBandit(NamedArms):
         the prior is learned from all arms (with ``dim=0``, clicks have uniform Beta priors).
     first_pulls : int, optional
         Number of decisions for every arm before scores count. A cure for lock-in at high `alpha`.
-    min_propensity : float, optional
-        Smallest probability of every eligible arm. Keeps logs usable for off-policy evaluation.
+    min_propensity : float or mapping of arm to float, optional
+        Smallest probability of every eligible arm, or of some arms. Keeps logs usable for off-policy evaluation.
+    max_propensity : float or mapping of arm to float, optional
+        Largest probability of every eligible arm, or of some arms. An arm with equal `min_propensity` and
+        `max_propensity`, a control arm, has a fixed share. Propensities are exact with all of them.
     exploration : float, optional
         Sd of a draw over the sd of the posterior. Values below 1 (not below 0.5) pay where decisions are few.
     half_life : float or timedelta, optional
@@ -131,13 +135,16 @@ class LinearBandit(NamedArms):
         intercept: bool = True,
         prior_precision: ArrayLike | None = None,
         first_pulls: int | None = None,
-        min_propensity: float | None = None,
+        min_propensity: float | Mapping[Arm, float] | None = None,
+        max_propensity: float | Mapping[Arm, float] | None = None,
         exploration: float | None = None,
         half_life: HalfLifeLike = None,
         settings: BanditSettings | None = None,
     ) -> None:
         names = arm_names(arms, "arms")
-        more = {"first_pulls": first_pulls, "min_propensity": min_propensity, "exploration": exploration}
+        by_arm = min_propensity if isinstance(min_propensity, Mapping) else None
+        common = None if isinstance(min_propensity, Mapping) else min_propensity
+        more = {"first_pulls": first_pulls, "min_propensity": common, "exploration": exploration}
         one_of(rewards, "rewards", ["gaussian", *LINKS])
         chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
@@ -156,6 +163,7 @@ class LinearBandit(NamedArms):
             else:
                 belief = GlmArms(len(names), rewards, size, prior, self._intercept)
         super().__init__(belief, chosen, half_life, rng)
+        self._limits = PropensityLimits.of(chosen.min_propensity, by_arm, max_propensity, names)
         self._skipped = 0
         self._set_names(names)
         self._use_settings()
@@ -164,7 +172,8 @@ class LinearBandit(NamedArms):
         """Tell the belief the settings of the next decision."""
         self._belief.use(self._settings.at(self._decisions + 1))
         self._direct = self._drift is None and self._belief.any_reward
-        self._plain = self._settings.min_propensity == 0.0 and self._drift is None and not self._falling
+        free = self._settings.min_propensity == 0.0 and self._limits is None
+        self._plain = free and self._drift is None and not self._falling
 
     _went_on = _use_settings
 
@@ -382,7 +391,7 @@ class LinearBandit(NamedArms):
             else:
                 names, rows = self._eligible(arms)
             if not self._plain:
-                self._check_floor(len(names))
+                self._check_floor(len(names), names)
                 if point.size != self._dim or not usable(point):
                     self._refuse(context)
                 self._move(time)
@@ -391,6 +400,8 @@ class LinearBandit(NamedArms):
             if decided is None:
                 self._refuse(context)
             self._decisions = decisions + 1
+            if self._limits is not None:
+                decided = self._limit_one(names, rows, decided)
             place, score, law = decided
             return Decision(names, place, score, law, point, (decisions, self._rewards), propensity)
 
@@ -404,12 +415,14 @@ class LinearBandit(NamedArms):
                 decision = self.select(points, arms, propensity=propensity, time=time)
             else:
                 names, rows = self._names_and_rows(arms)
-                self._check_floor(len(names))
+                self._check_floor(len(names), names)
                 self._move(time)
                 t, contexts = self._decisions + 1, self._with_constant(points)
                 points = contexts[:, self._intercept :]  # one copy is enough
                 points.flags.writeable = False  # propensities are computed from it later
                 places, scores, law = self._belief.decide_rows(t, contexts, rows, self._stream)
+                if self._limits is not None:
+                    places, scores, law = self._limit_rows(names, rows, places, scores, law)
                 self._decisions += len(points)
                 decision = Decision(names, places, scores, law, points, (t - 1, self._rewards), propensity)
             self._names_of_features = labels

@@ -34,6 +34,7 @@ from .fading import Drift, HalfLife, HalfLifeLike, TimeLike
 from .kernels.step import LARGEST
 from .kernels.stream import Uniforms
 from .law.base import Law
+from .limits import PropensityLimits
 from .saved import SavedBandit
 from .settings import BanditSettings
 
@@ -81,6 +82,7 @@ class Bandit(SavedBandit):
         self._drift = None if half is None else Drift(half)
         self._falling = isinstance(settings.alpha, Schedule)
         self._stream = Uniforms(generator(rng), np.empty(0))
+        self._limits: PropensityLimits | None = None
         self._decisions = 0
         self._rewards = 0
 
@@ -95,6 +97,11 @@ class Bandit(SavedBandit):
     def settings(self) -> BanditSettings:
         """How decisions are taken."""
         return self._settings
+
+    @property
+    def limits(self) -> PropensityLimits | None:
+        """Floors and caps of the probabilities of arms; None if there are none but a common floor."""
+        return self._limits
 
     @property
     def half_life(self) -> HalfLife | None:
@@ -146,8 +153,10 @@ class Bandit(SavedBandit):
 
     # -- what it expects -----------------------------------------------------------------------------------
 
-    def _check_floor(self, k: int) -> None:
-        """Raise if ``k`` arms cannot all have the least probability."""
+    def _check_floor(self, k: int, names: Sequence[Arm] | None = None) -> None:
+        """Raise if ``k`` arms cannot all have the least probability, or limits of arms leave no probabilities."""
+        if self._limits is not None and names is not None:
+            self._limits.ends(names)
         floor = self._settings.min_propensity
         if floor * k > 1.0 + 1e-12:
             message = f"min_propensity is {floor}, but {k} arms are eligible: it can be at most 1/{k}"
@@ -618,5 +627,5 @@ class Bandit(SavedBandit):
 
 def _recipe(bandit: Bandit) -> dict[str, Any]:
     """Return what must be equal for bandits to be merged."""
-    names = ("dim", "settings", "intercept", "half_life")
+    names = ("dim", "settings", "intercept", "half_life", "limits")
     return {name: getattr(bandit, name) for name in names} | bandit.belief.options()

@@ -53,6 +53,10 @@ def options_of(about: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
         settings["alpha"] = named_schedule(settings["alpha"])
     names = ("features", "rewards", "intercept", "noise_sd")
     found: dict[str, Any] = {name: about[name] for name in names if name in about}
+    limits = about.get("limits")
+    if limits is not None:
+        caps = dict(limits["caps"])
+        found |= {"min_propensity": dict(limits["floors"]), "max_propensity": caps or limits["cap"]}
     if "alpha" not in options:
         found["settings"] = BanditSettings(**settings)
     return found | options

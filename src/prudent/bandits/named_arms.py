@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from .belief.arms import ArmBelief
 from .decision import Arm
 from .kernels.step import LARGEST
 from .law.base import Law
+from .law.normal import NormalLaw
+from .limits import LimitedLaw, PropensityLimits
 
 if TYPE_CHECKING:
     from .explain import Parts, PartsOf
@@ -91,6 +93,70 @@ class NamedArms(Bandit):
             raise ParameterError(text, code="duplicate-name", argument=f"{label}[{twice}]", arm=name)
         return tuple(self._names[place] for place in places), np.array(places, dtype=np.int64)
 
+    def set_limits(
+        self,
+        min_propensity: float | Mapping[Arm, float] | Sequence[Any] | None = None,
+        max_propensity: float | Mapping[Arm, float] | Sequence[Any] | None = None,
+    ) -> Self:
+        """Give arms other floors and caps of their probabilities.
+
+        Parameters
+        ----------
+        min_propensity : float or mapping of arm to float or sequence of pairs, optional
+            Smallest probability of every eligible arm, or of some arms. The default is that of the settings.
+        max_propensity : float or mapping of arm to float or sequence of pairs, optional
+            Largest probability of every eligible arm, or of some arms. The default is no cap.
+
+        Returns
+        -------
+        LinearBandit
+            The bandit itself.
+
+        Raises
+        ------
+        ParameterError
+            If an arm is unknown, or no probabilities are within the limits.
+
+        Examples
+        --------
+        >>> from prudent.bandits import LinearBandit
+        >>> bandit = LinearBandit(["control", "new"], dim=1, noise_sd=1.0)
+        >>> bandit.set_limits({"control": 0.1}, {"control": 0.1}).propensities([1.0])
+        array([0.1, 0.9])
+        """
+        with self._lock:
+            floor = self._settings.min_propensity
+            self._limits = PropensityLimits.of(floor, min_propensity, max_propensity, self._names)
+            self._went_on()
+        return self
+
+    def _limit_one(
+        self, names: Sequence[Arm], rows: IntArray, decided: tuple[int, float, Any]
+    ) -> tuple[int, float, Law]:
+        """Move a decision as floors and caps of arms ask for."""
+        place, score, given = decided
+        law = given if isinstance(given, Law) else NormalLaw(*given)
+        places, scores, limited = self._limit_rows(names, rows, np.array([place]), np.array([score]), law)
+        return int(places[0]), float(scores[0]), limited
+
+    def _limit_rows(
+        self, names: Sequence[Arm], rows: IntArray, places: IntArray, scores: Any, law: Law
+    ) -> tuple[IntArray, FloatArray, Law]:
+        """Move decisions as floors and caps of arms ask for; the score of an arm that they go to is its mean."""
+        assert self._limits is not None
+        limited = LimitedLaw(law, *self._limits.ends(names))
+        stream, count = self._stream, len(places)
+        stream.reserve(count)
+        after = limited.after(places, stream.block[stream.next : stream.next + count])
+        stream.next += count
+        found = np.array(scores() if callable(scores) else scores)
+        tries = self._belief.tries
+        for t in np.flatnonzero(after != places):
+            found[t] = np.atleast_2d(law.mean)[t, after[t]]
+            tries[rows[places[t]]] -= 1
+            tries[rows[after[t]]] += 1
+        return after, found, limited
+
     def _require_number(self, value: float) -> None:
         if not abs(value) <= LARGEST:
             message = f"reward is {value}, expected a finite number of at most {LARGEST}"
@@ -119,7 +185,8 @@ class NamedArms(Bandit):
         points, labels = self._read(context)
         if points.ndim == 1:
             return None
-        self._check_floor(len(self._names_and_rows(arms)[0]))
+        names, _ = self._names_and_rows(arms)
+        self._check_floor(len(names), names)
         if labels != self.features:
             self.name_features(labels or ())
         return list(points)
@@ -127,12 +194,14 @@ class NamedArms(Bandit):
     def _next_law(self, context: Any, arms: Any, check_floor: bool) -> tuple[Law, bool]:
         points, _ = self._read(context)
         with self._lock:
-            _, rows = self._names_and_rows(arms)
+            names, rows = self._names_and_rows(arms)
             if check_floor:
-                self._check_floor(rows.size)
+                self._check_floor(rows.size, names)
             t = self._decisions + 1
             law = self._belief.law(self._with_constant(np.atleast_2d(points)), rows, self._settings.at(t), t)
             _ = law.mean  # computed under the lock
+            if self._limits is not None and check_floor:
+                law = LimitedLaw(law, *self._limits.ends(names))
         return law, points.ndim == 1
 
     def _explained(self, context: Any, arms: Any) -> tuple[Law, Sequence[Arm], IntArray, PartsOf, dict[str, Any]]:

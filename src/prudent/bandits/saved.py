@@ -31,6 +31,7 @@ from .belief.base import Belief
 from .decision import Arm
 from .fading import Drift, HalfLife
 from .kernels.stream import Uniforms
+from .limits import PropensityLimits
 from .named_features import NamedFeatures
 from .settings import BanditSettings
 
@@ -46,6 +47,7 @@ class SavedBandit(NamedFeatures):
     _settings: BanditSettings
     _stream: Uniforms
     _drift: Drift | None
+    _limits: PropensityLimits | None
     _index: dict[Arm, int]  # rows of the arms
     _decisions: int
     _rewards: int
@@ -356,6 +358,8 @@ class SavedBandit(NamedFeatures):
             "belief": self._belief.values(),
             "rng": generator_state(self._stream.rng),
         }
+        if self._limits is not None:
+            values["limits"] = self._limits.saved()
         return values, arrays
 
     @classmethod
@@ -401,6 +405,8 @@ class SavedBandit(NamedFeatures):
             If it cannot be the state of such a bandit.
         """
         names = values["arms"]
+        if values.get("limits") is not None:
+            self._limits = PropensityLimits.restored(values["limits"])
         if names and not self._index:  # of items that have offsets
             self._add_names(arm_names(names, "arms"))
         if self._drift is not None and values["tick"] is not None:

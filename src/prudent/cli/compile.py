@@ -35,6 +35,8 @@ def _plans() -> None:
     unknown = pr.posteriors.NormalPosterior(np.zeros((2, 2)), 1.0, 1.0)
     pr.BayesianRiskMDP(model, posterior, alpha=0.9, reward_posterior=unknown).solve()
     problem.solve(baseline="log", min_visits=2)
+    pr.planning.RobustMDP(mdp, pr.L1Ball(0.1)).solve()
+    pr.BayesianRiskMDP(model, posterior, alpha=0.9, outcome_risk=pr.CVaR(0.5)).solve(draws=10, rng=0)
     pr.solve(mdp, tol=1e-30)  # beyond 64 bits
     pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
@@ -47,6 +49,8 @@ def _plans() -> None:
     pr.solve(mdp, objective=pr.EVaR(0.5), start=0, horizon=2)
     pr.evaluate(mdp, [[0.5, 0.5]] * 2, objective=pr.Entropic(1.0), horizon=2)
     pr.returns(mdp, [0, 0], horizon=2, replications=2, rng=0)
+    static = pr.PosteriorRisk(pr.CVaR(0.5), randomised=True)  # whose upper bound calls all kernels of the search
+    problem.solve(objective=static, start=0, draws=4, rng=0)
 
 
 def _profiles() -> None:
@@ -71,6 +75,24 @@ def _bandits() -> None:
             learner.update(points, decision.arm, np.arange(np.size(decision.arm)) % 2 if points.ndim == 2 else 1.0)
             decision.propensity, decision.propensities  # noqa: B018
         learner.propensities(contexts)
+
+    _clicks_and_items()
+
+
+def _clicks_and_items() -> None:
+    """Compile what a server calls besides: clicks without context, counts, items."""
+    for dim, kind in ((0, "bernoulli"), (2, "poisson")):
+        learner = pr.LinearBandit(3, dim, rng=0, rewards=kind)
+        for reward in (1.0, 0.0):
+            decision = learner.select(np.ones(learner.dim))
+            learner.update(decision.context, decision.arm, reward)
+            decision.propensity, decision.propensities  # noqa: B018
+    for rewards in ("gaussian", "bernoulli"):
+        items = pr.SharedLinearBandit(2, rng=0, rewards=rewards)
+        for reward in (1.0, 0.0, 1.0):
+            slate = items.select(np.eye(2))
+            items.update(slate.context, slate.arm, reward)
+            slate.propensity  # noqa: B018
 
 
 def _simulated_bandits() -> None:

@@ -64,7 +64,11 @@ def in_options(error: PrudentError) -> str:
     elif error.code == "dead-end":
         names = _names(fields["states"])
         hint = f"--terminal {names} if the process ends there, or --absorbing {names} if it stays; STATE=VALUE adds "
-        hint += "what that is worth"
+        hint += "what that is worth; --truncated drop or --truncated mean if the log stops before the process does"
+    elif error.code == "feature-role":
+        hint = f"--columns {fields['role']}=NAME"
+    elif error.code == "measured-states":
+        hint = "--features NAME,NAME,..., or --states 'as they are'"
     return f"{message} (on the command line: {hint})" if hint else message
 
 

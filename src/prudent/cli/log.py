@@ -69,11 +69,18 @@ def solve_log(
     terminal_value: Annotated[
         str | None, typer.Option(metavar="X or S=X,...", help="What states are worth after the horizon.")
     ] = None,
-    draws: Annotated[int, typer.Option(help="Posterior draws, for what the policies really earn.")] = 2_000,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="Posterior draws, for what the policies really earn. By default 2000, fewer in models of more than "
+            "50,000 outcomes."
+        ),
+    ] = None,
     observations: Annotated[int, typer.Option(help="For what to measure next: how many more.")] = 10,
     out: Annotated[Path, typer.Option(help="Folder for policy.csv, policy.json, figures and report.html.")] = Path(
         "policy"
     ),
+    unit: Annotated[str, typer.Option(help="What returns are measured in, for the page: 'euro per day'.")] = "",
     strict: Annotated[bool, typer.Option("--strict", help="A serious finding of the check is an error.")] = False,
 ) -> None:
     """Work out what to do in each state, from a log, at several levels of caution; write tables and a page."""
@@ -109,12 +116,12 @@ def solve_log(
     )
     policies = study.to_pandas()
     name = Path(options.log).name
-    record = study.record(name)
+    record = study.record(name, unit)
     for figure in study.figures().values():
         figure.save(out / "figures")
     listed = {option: value for option, value in vars(options).items() if option not in ("log", "as_json", "threads")}
     settings = {option.replace("_", "-"): value for option, value in listed.items()}
-    page = study.report(out / "report.html", name=name, settings=settings)
+    page = study.report(out / "report.html", name=name, unit=unit, settings=settings)
     write_table(out / "policy.csv", policies)
     text = _json(record)
     write(out / "policy.json", text.encode())
@@ -150,7 +157,14 @@ def check_log(
     arguments = options.arguments()
     prepare(out)
     begin = _start_of(options)
-    report = check(options.log, alphas=levels, start=begin, rng=options.seed, threads=options.threads, **arguments)
+    limited: dict[str, Any] = {"group": options.group_of(), "prior_from": options.prior_from}
+    if options.exclude or options.baseline_min_count is not None or options.baseline_epsilon is not None:
+        model, _ = options.read()  # whose names the options are written in
+        limited |= options.limits(model)
+        if model.summary.state_map is not None:  # the states that they name
+            arguments |= {"features": None, "states": model.summary.state_choice or model.summary.state_map}
+    given = {"start": begin, "rng": options.seed, "threads": options.threads, **limited}
+    report = check(options.log, alphas=levels, **given, **arguments)
     text = _json(report.to_dict())
     write(out / "check.json", text.encode())
     page = report.report(out / "check.html", name=Path(options.log).name)
@@ -185,6 +199,7 @@ def _checked(
 
     given: dict[str, Any] = {"rng": options.seed, "threads": options.threads}
     given["start"] = start if options.start else None
+    given |= {"group": options.group_of(model), "prior_from": options.prior_from, **options.limits(model)}
     if horizon is not None or model.discount == 1.0:
         text = "Honest values are of policies without a horizon and with a discount: the log was not checked."
         return None, _json({"findings": [_note("horizon", text)], "honest": [], "recommended": {}})
@@ -341,7 +356,7 @@ def _print_rows(model: UncertainMDP) -> None:
 
 def _show_check(report: CheckReport) -> None:
     """Print findings, honest values and what is assumed."""
-    from ..analysis.profile import honest_lines
+    from ..analysis.profile_rows import honest_lines
 
     record = report.to_dict()
     for title, text in record["reading"]:
@@ -365,7 +380,7 @@ def _show_check(report: CheckReport) -> None:
 
 def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     """Print the policy: a line for each state, all of them or the most visited."""
-    from ..analysis.profile import honest_lines
+    from ..analysis.profile_rows import honest_lines
 
     _print_rows(study.model)
     if study.check is not None:
@@ -373,10 +388,12 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     level = study.profile.recommended
     by_level = {alpha: part.reset_index(drop=True) for alpha, part in policies.groupby("alpha")}
     chosen = by_level[level]
-    acting = chosen["action"].notna().to_numpy() & ~study.model.absorbing
+    ends = study.model.absorbing & (study.model.admissible.sum(axis=1) <= 1)  # nothing to choose, and it stays there
+    acting = chosen["action"].notna().to_numpy() & ~ends
     order = acting.nonzero()[0]
     if order.size > SHOWN_STATES:
         order = order[(-chosen["time_share"].to_numpy()[order]).argsort(kind="stable")][:SHOWN_STATES]
+        order.sort()  # the states in their own order
     when = "there" if study.horizon is None else f"at the first of {plural(study.horizon, 'step')}"
     print(f"\nRecommended risk level: {level:g}. What to do {when}, and where other levels differ:\n")
     rows = []

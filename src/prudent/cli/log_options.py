@@ -135,13 +135,31 @@ class LogOptions:
         """Return the model of the log and its posterior."""
         from ..estimation import from_log
 
-        column, sign, name = (self.group or "").rpartition("=")
-        if self.group and not (sign and column):
-            raise _mistake("--group", self.group, "COLUMN=NAME, for example site=north")
-        model, posterior = from_log(self.log, group=column or None, prior_from=self.prior_from, **self.arguments())
+        asked = self.group_of()
+        column = None if asked is None else asked[0]
+        model, posterior = from_log(self.log, group=column, prior_from=self.prior_from, **self.arguments())
         if not isinstance(posterior, dict):
             return model, posterior
-        return model, posterior[_written(Labels("group", posterior, len(posterior)), name, "--group")]
+        assert asked is not None
+        return model, posterior[_written(Labels("group", posterior, len(posterior)), asked[1], "--group")]
+
+    def group_of(self, model: UncertainMDP | None = None) -> tuple[str, Any] | None:
+        """Return the column of groups and the group that this is about, as the model spells it."""
+        if not self.group:
+            return None
+        column, sign, name = self.group.rpartition("=")
+        if not (sign and column):
+            raise _mistake("--group", self.group, "COLUMN=NAME, for example site=north")
+        if model is None or model.summary.pooling is None:
+            return column, name
+        names = model.summary.pooling.names
+        return column, _written(Labels("group", names, len(names)), name, "--group")
+
+    def limits(self, model: UncertainMDP) -> dict[str, Any]:
+        """Return what policies keep to, for ``check``."""
+        close = self.close(model)
+        barred = {"exclude": self.pairs(model, "exclude")}
+        return barred | close | ({"baseline": self.today(model) or "log"} if close else {})
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that say how the log is read."""

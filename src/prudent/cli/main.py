@@ -1,4 +1,4 @@
-"""The command ``prudent``: decide from a log, reproduce the paper, sweep over agents, compile ahead.
+"""The command ``prudent``: decide from a log, serve decisions, reproduce the paper, sweep over agents, compile.
 
 Exit codes: 0 done, 1 failed (no space, a folder that cannot be written, a lost cluster, a defect), 2 a mistake in the
 call, 130 interrupted by Ctrl-C.
@@ -19,7 +19,9 @@ import typer.core
 
 from . import compare as cli_compare
 from . import log as cli_log
+from . import serve as cli_serve
 from . import sweep as cli_sweep
+from . import verify as cli_verify
 from .errors import in_options
 from .screen import Bar, Chunk, Cluster, Workers, console, import_from_here, table
 
@@ -168,6 +170,16 @@ app.command(
     "  prudent sweep big.toml --cluster tcp://10.0.0.1:8786\n\n"
     "Ctrl-C is safe: the same command goes on from there, also after a change of replications or a new agent."
 )(cli_sweep.sweep)
+
+
+app.command(
+    epilog="Examples:\n\n"
+    "  prudent serve --store sqlite:decisions --port 8000\n\n"
+    "  prudent serve --store postgresql://prudent@db/prudent --host 0.0.0.0 --keys keys.toml"
+)(cli_serve.serve)
+
+
+app.command(epilog="Example:\n\n  prudent verify model.json certificate.json")(cli_verify.verify)
 
 
 @app.command("list", epilog="Example:\n\n  prudent list --json")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, ParameterError
 from ..types import BoolArray, FloatArray, TableLike
 from .columns import TableColumns, synonyms
 from .labels import Column, is_missing, object_array
@@ -15,6 +15,15 @@ from .source import TableSource
 from .state_rules import plain_label
 
 ROLES = ("action", "reward", "count", "episode", "step", "done")
+_NO_FEATURES = {  # roles of columns that a state must not depend on
+    "action": "the action of the row",
+    "reward": "the reward of the row",
+    "done": "where the process ended",
+    "next_state": "what followed the row",
+    "duration": "how long the transition took",
+    "episode": "which rows belong together",
+    "count": "how often a row was seen",
+}
 
 
 def read_feature_columns(
@@ -39,13 +48,14 @@ def read_feature_columns(
             message = f"{source.name} has no column {name!r}, which features names; its columns are {list(names)}"
             raise DataError(message, code="missing-column", column=name)
     given = dict(columns or {})
-    shared = {
-        name: role
-        for name in features
-        for role in roles
-        if given.get(role, None if role in given else name) == name
-        and (role in given or synonyms([name], role, required=False))
-    }
+    shared = {}
+    for name in features:
+        for role in roles:
+            if _column_of(role, names, given, role in required) == name:
+                _refuse_role(name, role, source.name)
+                shared[name] = role
+        if name.lower().startswith("next_") and (name[5:] in names or synonyms([name], "next_state")):
+            _refuse_role(name, "next_state", source.name)
     asked = {f"feature {name}": name for name in features if name not in shared}
     if all(f"next_{name}" in names for name in features):
         asked |= {f"next {name}": f"next_{name}" for name in features}
@@ -54,6 +64,27 @@ def read_feature_columns(
     for name, role in shared.items():
         held[f"feature {name}"] = held[role]
     return held
+
+
+def _column_of(role: str, names: Sequence[Any], given: Mapping[str, Any], required: bool) -> Any:
+    """Return the column that is read as ``role``; None if there is none."""
+    if role in given:
+        return given[role]
+    usual = synonyms(names, role, required)
+    exact = [name for name in usual if name == role]
+    return (exact or usual or [None])[0]
+
+
+def _refuse_role(name: str, role: str, table: str) -> None:
+    """Raise if a feature says what followed the row, or names single episodes: a state must not depend on it."""
+    if role not in _NO_FEATURES:
+        return
+    message = (
+        f"features has {name!r}, which is {_NO_FEATURES[role]} in {table}: a state that depends on it is not known "
+        f"when the action is chosen, or never comes back; leave it out, or say which column is {role}: "
+        f"columns={{{role!r}: ...}}"
+    )
+    raise ParameterError(message, code="feature-role", argument="features", value=name, role=role)
 
 
 class Feature(NamedTuple):

@@ -38,8 +38,9 @@ class Passage(NamedTuple):
             return cls(units, 1.0, np.zeros(follower.size, dtype=np.bool_))
         apart = step[follower[before]] - step[before]
         rounded = np.round(apart / max(float(apart.max()), np.finfo(np.float64).tiny), 9)
-        values, times = np.unique(rounded[apart > 0.0], return_counts=True)
-        unit = 1.0 if not values.size else float(apart[rounded == values[np.argmax(times)]][0])
+        apart_rounded = rounded[apart > 0.0]
+        values, times = np.unique(apart_rounded, return_counts=True)
+        unit = 1.0 if not values.size else float(apart[apart > 0.0][apart_rounded == values[np.argmax(times)]][0])
         units[before] = apart / unit
         return cls(units, unit, abs(units - 1.0) > _EVEN)
 
@@ -241,6 +242,8 @@ def flow_of(held: TableColumns, given: BoolArray | None = None, end: Any = None,
         passage, filled = Passage.of(step, follower), lacking & (follower >= 0)
         if gaps == "duration":
             duration = passage.durations(held, follower)
+            longest = float(duration[follower >= 0].max(initial=1.0))
+            notes.append(f"durations by {held.used.get('step', 'step')}: 1 to {longest:.4g} steps")
         jumps = passage.uneven & filled
         if "duration" in held:  # which may be the time to the next row
             jumps &= abs(passage.units * passage.unit - held.numbers("duration", where=filled)) > 1e-6 * passage.unit

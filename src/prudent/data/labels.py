@@ -8,6 +8,7 @@ A user who names things is asked for names and shown names. Without names, the l
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -71,8 +72,9 @@ class Labels:
     ) -> Labels:
         """Return the labels ``names``, or without them those that occur in ``columns``.
 
-        Labels that occur are sorted, or in the order of their first occurrence if they cannot be compared. The number 1
-        and the text '1' are refused side by side: they are one label that was read from two files.
+        Labels that occur are sorted, numbers within texts by size ("bed 2" before "bed 10"), or in the order of their
+        first occurrence if they cannot be compared. The number 1 and the text '1' are refused side by side: they are
+        one label that was read from two files.
         """
         if names is not None:
             given = tuple(names)
@@ -90,6 +92,8 @@ class Labels:
                 raise error(message, code="mixed-types", column=what, value=name)
         with suppress(TypeError):
             learned.sort()
+            if all(isinstance(name, str) for name in learned):
+                learned.sort(key=_natural)
         return cls(what, learned, len(learned), error)
 
     @cached_property
@@ -246,3 +250,8 @@ def is_gap(value: Any) -> bool:
 def cell(column: Column, row: int) -> Any:
     """Return one cell as a plain Python value; a tuple stays a tuple."""
     return column[row : row + 1].tolist()[0]
+
+
+def _natural(name: str) -> list[str | int]:
+    """Return the key of a text by which "bed 2" comes before "bed 10"."""
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"([0-9]{1,300})", name))]

@@ -16,7 +16,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -224,7 +224,7 @@ class TableSource:
             if name not in wanted:
                 message = f"columns names {name!r}, expected some of {', '.join(wanted)}"
                 raise self._error(message, code="unknown-option", argument="columns", value=name)
-            if theirs is not None and theirs not in names:
+            if theirs is not None and not (isinstance(theirs, Hashable) and theirs in names):
                 message = f"{self.name} has no column {theirs!r} (for {name}); its columns are {list(names)}"
                 raise self._error(message, code="missing-column", column=theirs)
             if theirs is not None:

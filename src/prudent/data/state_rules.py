@@ -52,15 +52,25 @@ def read_cell(column: Any, observation: Any) -> Any:
         value = plain_label(value)
         known = value in column["values"]
         return value, None if known else f"{name} is {value!r}, which is not in the log"
-    value = float(value)
+    value = number_of(name, value)
     if column["kind"] == "cyclic":
         if math.isinf(value):
-            raise ValueError(f"{name} is {value}")
+            raise ValueError(f"{name} is {value}, expected a finite number")
         return value % column["period"], None
     if not column["least"] <= value <= column["most"]:
         seen = f"{column['low']:g} to {column['high']:g} in the log"
         return min(max(value, column["least"]), column["most"]), f"{name} is {value:g}, and {seen}"
     return value, None
+
+
+def number_of(name: Any, value: Any) -> Any:
+    """Return the number that the value of a column is."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        decimal = isinstance(value, str) and value.count(",") == 1 and value.replace(",", "").strip(" +-").isdecimal()
+        remedy = "write it with a decimal point" if decimal else "or None where it is missing"
+        raise ValueError(f"{name} is {value!r}, expected a number; {remedy}") from None
 
 
 def is_missing(value: Any) -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..types import BoolArray, FloatArray, IntArray
 from .feature_columns import Feature
-from .state_rules import bin_distance
+
+MOST_DISTANCES = 1_000_000  # between cells of a grid, in memory at a time
 
 
 def numbers_of(column: Mapping[str, Any], feature: Feature) -> tuple[FloatArray, BoolArray]:
@@ -61,20 +62,34 @@ def grid_states(
         bins.append(codes)
     distinct, which = np.unique(np.stack(bins, axis=1), axis=0, return_inverse=True)
     known = {tuple(cell): state for state, cell in enumerate(partition["cells"])}
-    states, off = np.zeros(len(distinct), dtype=np.int64), np.zeros(len(distinct), dtype=np.bool_)
+    states = np.array([known.get(cell, -1) for cell in map(tuple, distinct.tolist())], dtype=np.int64)
+    off = states < 0
     kinds = [(column["kind"], len(cuts)) for column, cuts in zip(columns, partition["cuts"], strict=True)]
-    for i, cell in enumerate(map(tuple, distinct.tolist())):
-        if cell in known:
-            states[i] = known[cell]
-            continue
-        off[i] = True
-        far = [
-            sum(bin_distance(*kind, one, two) for kind, one, two in zip(kinds, cell, other, strict=True))
-            for other in partition["cells"]
-        ]
-        states[i] = int(np.argmin(far))
+    states[off] = _nearest_cells(kinds, distinct[off], np.array(partition["cells"], dtype=np.int64))
     which = which.reshape(-1)
     return states[which], off[which]
+
+
+def _nearest_cells(kinds: list[tuple[str, int]], asked: IntArray, cells: IntArray) -> IntArray:
+    """Return the nearest of ``cells`` [C, D] to each of ``asked`` [n, D], the first of several; both are bins."""
+    nearest = np.zeros(len(asked), dtype=np.int64)
+    size = max(1, MOST_DISTANCES // len(cells))
+    for first in range(0, len(asked), size):
+        part = asked[first : first + size]
+        far = np.zeros((len(part), len(cells)))
+        for j, (kind, cuts) in enumerate(kinds):  # in the order of the plain rules, so that ties are broken alike
+            far += _bin_distances(kind, cuts, part[:, j, np.newaxis], cells[:, j])
+        nearest[first : first + size] = far.argmin(axis=1)
+    return nearest
+
+
+def _bin_distances(kind: str, cuts: int, one: IntArray, two: IntArray) -> FloatArray:
+    """Return ``bin_distance`` of all pairs of bins."""
+    steps = np.abs(one - two)
+    if kind == "category" or cuts == 0:
+        return np.asarray(steps > 0, dtype=np.float64)
+    far = 2.0 * np.minimum(steps, cuts - steps) / cuts if kind == "cyclic" else steps / cuts
+    return np.where((steps > 0) & ((one < 0) | (two < 0)), 1.0, far)
 
 
 def leaf_states(nodes: list[list[Any]], terms: FloatArray) -> IntArray:

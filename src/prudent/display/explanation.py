@@ -108,7 +108,8 @@ def sentences(
         )
     elif risk not in ("value", "mean"):
         mood = "cautious" if chosen.value <= chosen.mean else "optimistic"
-        lines.append(f"The {mood} value is {risk} of {draws:,} posterior draws.")
+        of = "" if draws is None else f" of {draws:,} posterior draws"
+        lines.append(f"The {mood} value is {'the ' * (draws is None)}{risk}{of}.")
     unclear = sum(view.ambiguous for view in actions)
     if unclear:
         lines.append(f"The counts are approximate: several outcomes explain {plural(unclear, 'observation')}.")
@@ -133,7 +134,7 @@ def sentences(
         lines.append(
             f"On average {other} would be better by {number(rival.mean - chosen.mean)}, but {cases} are worse."
         )
-    if risk != "value" and draws is None:
+    if risk != "value" and draws is None and alpha is not None:
         lines += _changes(actions, alpha, overtaken_after, worst_outcome)
     return lines
 
@@ -150,6 +151,8 @@ def _worth(view: ActionView, risk: str, number: Callable[[float], str], *, has_e
     if risk == "value":
         return number(view.value)
     text = f"{number(view.mean)} on average (standard deviation {number(view.sd)})"
+    if not view.quantiles:  # sets of probabilities
+        text = f"{number(view.mean)} at the centre of its set"
     if risk != "mean":
         text = f"{number(view.value)} with {'caution' if view.value <= view.mean else 'optimism'}, {text}"
     if view.total_count is None or view.evidence is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._support.checks import FloatArray, distribution, finite_array, whole_number
+from .._support.checks import FloatArray, distribution, finite_number, whole_number
 from .._support.memory import require_memory
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
@@ -84,8 +84,8 @@ def inventory(
     max_order = whole_number(max_order, "max_order", memory=256.0)
     backlog = whole_number(backlog, "backlog", 0, memory=256.0)
     chances = _binomial(8, 0.4) if demand is None else distribution(demand, "demand", ndim=1, error=ParameterError)
-    for name, value in {"price": price, "cost": cost, "holding": holding, "penalty": penalty}.items():
-        finite_array(value, name, ndim=0, error=ParameterError)
+    amounts = {"price": price, "cost": cost, "holding": holding, "penalty": penalty}
+    price, cost, holding, penalty = (finite_number(value, name) for name, value in amounts.items())
 
     def period(stock: int, order: int, wanted: int) -> tuple[int, float]:
         filled = min(stock + order, capacity)

@@ -93,6 +93,9 @@ class Problem(_Pair):
         layout: Sequence[str] | None = None,
     ) -> Problem:
         """Check ``theta`` against ``model``."""
+        if not isinstance(model, UncertainMDP):
+            text = f"model is {model!r}, expected an UncertainMDP"
+            raise ParameterError(text, code="wrong-type", argument="model", value=model)
         model.mdp(theta)  # raises if theta is not one of the model
         self = super().__new__(cls, model, model.with_end(np.array(theta, dtype=np.float64)))
         self.start = start_index(model, start)

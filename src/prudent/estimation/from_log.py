@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
-from .._support.checks import positive
+from .._support.checks import finite_array, positive
 from ..data.labels import Column, Labels, object_array
 from ..data.naming import NEXT_STATES, PAIRS
 from ..data.state_map import StateMap
-from ..errors import ParameterError
+from ..errors import ParameterError, PosteriorError
 from ..models.base import plural
 from ..models.builders import called_outcomes, own_sources, places_in
 from ..models.log_summary import LogSummary, Pooling, SupportChange
@@ -228,6 +228,8 @@ def from_log(
     >>> solution.act({"pressure": 85})
     'wait'
     """
+    if isinstance(prior, list | tuple):
+        prior = finite_array(prior, "prior", error=PosteriorError)
     read, mapped, threshold = read_any(
         log,
         discount,

@@ -52,7 +52,7 @@ from ..errors import ParameterError
 from ..types import FloatArray, IntArray, RngLike
 from .counts import DistinctRows, Outcomes, Transitions, sums
 from .designs import Design
-from .parts import Learner, Part, PolicyChain, Units, first_states
+from .parts import UNLIMITED, Learner, Limits, Part, PolicyChain, Units, first_states
 from .rewards import rewards_of
 from .rows import LogRows
 
@@ -218,6 +218,7 @@ def honest_values(
     rng: RngLike = 1,
     threads: int | None = None,
     hear: Callable[[Cell, IntArray], None] | None = None,
+    limits: Limits = UNLIMITED,
 ) -> HonestValues:
     """Compute promised and honest values of the policies of several designs, levels, priors and supports.
 
@@ -251,6 +252,10 @@ def honest_values(
         Threads of a solve.
     hear : callable, optional
         Called with each cell and its policy [S] in every fold, -1 where it does what the log does.
+    limits : Limits, optional
+        What policies keep to, and the group that they are for. Only episodes of this group are split and judge; those
+        of others are in every training part, in the prior. Where a training part tried nothing but what is excluded,
+        its policy is unknown.
 
     Returns
     -------
@@ -273,7 +278,7 @@ def honest_values(
     masses = [positive(prior, "priors") for prior in priors]
     K, R = whole_number(folds, "folds", 2), whole_number(repeats, "repeats")
     log = listed[0].read
-    units = Units.of(log, K)
+    units = Units.of(log, K, limits.own(log))
     settings = list(itertools.product(masses, supports))
     cells = tuple(
         Cell(design.name, alpha, prior, support)
@@ -297,7 +302,7 @@ def honest_values(
                 read = design.states(training > 0.0)
                 if i not in indexed or indexed[i][0] is not read:  # states as they are: found once
                     indexed[i] = read, DistinctRows.of(read, by_reward=_kept_apart(rewards))
-                fold = _Fold.of(read, indexed[i][1], training, judging, units, gamma, rewards, start)
+                fold = _Fold.of(read, indexed[i][1], training, judging, units, gamma, rewards, start, limits)
                 for j, (prior, support) in enumerate(settings):
                     at = (i * len(settings) + j) * (len(levels) + 1)
                     for value, judged in fold.verdicts(levels, prior, support, min_count, threads):
@@ -321,15 +326,14 @@ def honest_values(
 
 
 class _Mix(NamedTuple):
-    """How much an observation of a state weighs in the row of a policy: more if it is of the action of the policy."""
+    """How much an observation of a state weighs in the row of a policy: more if it is of an action of the policy."""
 
-    policy: IntArray  # [S]
-    own: FloatArray  # [S]
+    own: FloatArray  # [S, A]
     any: FloatArray  # [S]
 
     def weights(self, states: IntArray, actions: IntArray) -> FloatArray:
         """Return the weights of observations of pairs."""
-        return self.any[states] + np.where(self.policy[states] == actions, self.own[states], 0.0)
+        return np.asarray(self.any[states] + self.own[states, actions])
 
 
 class _Judged(NamedTuple):
@@ -355,6 +359,9 @@ class _Fold(NamedTuple):
     begin: tuple[FloatArray, FloatArray]  # [S] start of the training and of the judging part
     given_start: bool
     earned: FloatArray  # [M] reward of each row
+    limits: Limits
+    training: FloatArray  # [M]
+    done: Transitions  # what was done in the training part
 
     @classmethod
     def of(
@@ -367,6 +374,7 @@ class _Fold(NamedTuple):
         discount: float,
         rewards: Any,
         start: Mapping[Hashable, float] | None,
+        limits: Limits,
     ) -> _Fold:
         logged = isinstance(rewards, str) and rewards in ("mean", "outcomes")
         parts = [Part.of(rows.weighted(read, weights), read) for weights in (training, judging)]
@@ -381,8 +389,11 @@ class _Fold(NamedTuple):
             seen = Outcomes(every.pair, every.target, every.times, np.arange(every.pair.size))
             earned = rewards_of(rewards, read, every, seen)[0][rows.of_row]
         train, judge = parts
-        starts = begin[0], begin[1]
-        return cls(read, train, judge, judging, units, discount, rewards, starts, start is not None, earned)
+        starts, own, done = (begin[0], begin[1]), limits.own(read), train.seen
+        if own is not None:
+            done = Part.of(rows.weighted(read, np.where(own, training, 0.0)), read).seen
+        given = start is not None, earned, limits, training, done
+        return cls(read, train, judge, judging, units, discount, rewards, starts, *given)
 
     @property
     def cut(self) -> float:
@@ -403,21 +414,27 @@ class _Fold(NamedTuple):
         if not self.train.acting.any():  # nothing to learn from: the policy is what the log does
             yield from ((today.honest, today) for _ in (*levels, LOG))
             return
-        learner = Learner.of(read, seen, self.discount, prior, support, min_count, self.rewards)
+        limited = self.limits, self.training
+        learner = Learner.of(read, seen, self.discount, prior, support, min_count, self.rewards, *limited)
         for learned in learner.policies(levels, threads):
-            yield float(self.begin[0] @ learned.chain.values()), self._judge(learned.policy)
-        done = learner.log_chain(seen, self._mean_rewards(seen))
+            yield float(self.begin[0] @ learned.chain.values()), self._judge(learned.policy, learned.mixture)
+        done = learner.log_chain(self.done, self._mean_rewards(self.done))
         yield float(self.begin[0] @ done.values()), today._replace(unknown=0.0)
 
-    def _judge(self, policy: IntArray) -> _Judged:
-        """Return what the judging part says about a policy [S], -1 for what the log does."""
+    def _judge(self, policy: IntArray, mixture: FloatArray | None = None) -> _Judged:
+        """Return what the judging part says about a policy [S], -1 for what the log does, or about a mixture [S, A]."""
         read, seen = self.read, self.judge.seen
-        A = read.shape[1]
-        states = np.arange(policy.size)
-        every = np.maximum(seen.visits.sum(axis=1), np.finfo(np.float64).tiny)
-        tried = seen.visits[states, np.maximum(policy, 0)] * (policy >= 0)
-        guess = 1.0 / (1.0 + tried**2)
-        mix = _Mix(policy, (1.0 - guess) / np.maximum(tried, np.finfo(np.float64).tiny), guess / every)
+        A, tiny = read.shape[1], np.finfo(np.float64).tiny
+        every = np.maximum(seen.visits.sum(axis=1), tiny)
+        share = mixture  # of each action in what the policy does
+        if share is None:
+            share = np.zeros(read.shape)
+            share[np.arange(policy.size), np.maximum(policy, 0)] = policy >= 0
+        tried = seen.visits > 0.0
+        trust = seen.visits**2 / (1.0 + seen.visits**2)  # in the data of the action itself
+        nothing = (policy < 0).astype(np.float64)
+        guess = (share / (1.0 + seen.visits**2)).sum(axis=1) + nothing
+        mix = _Mix(share * trust / np.maximum(seen.visits, tiny), guess / every)
         origin = seen.pair // A
         reward = self._mean_rewards(seen)
         chance = seen.times * mix.weights(origin, seen.pair % A)
@@ -426,17 +443,17 @@ class _Fold(NamedTuple):
         value, spent = chain.values(), chain.occupancy(begin)
         honest = float(begin @ value)
         acting = spent * self.judge.acting
-        untried = acting * (tried == 0.0)
-        unknown = float(untried.sum() / max(acting.sum(), np.finfo(np.float64).tiny))
+        untried = acting * ((share * ~tried).sum(axis=1) + nothing)
+        unknown = float(untried.sum() / max(acting.sum(), tiny))
         influence = self._influence(mix, value, spent, honest)
         if (policy < 0).all():
             return _Judged(honest, unknown, (0.0, 0.0), influence, policy)
         later = self.discount if seen.duration is None else self.discount**seen.duration
         backed = sums(seen.pair, seen.times * (reward + later * value[seen.target]), seen.visits.size)
         backed = backed.reshape(seen.visits.shape)
-        q, mean = backed / np.maximum(seen.visits, np.finfo(np.float64).tiny), backed.sum(axis=1) / every
-        drawn = acting * (tried > 0.0) * guess  # how far its own data are drawn to the mean
-        shift = float(drawn @ (q[states, np.maximum(policy, 0)] - mean))
+        q, mean = backed / np.maximum(seen.visits, tiny), backed.sum(axis=1) / every
+        drawn = share * tried * (1.0 - trust)  # how far its own data are drawn to the mean
+        shift = float(acting @ (drawn * (q - mean[:, np.newaxis])).sum(axis=1))
         at = np.flatnonzero(untried)
         worst = np.where(seen.visits > 0.0, q, np.inf)[at].min(axis=1) - mean[at]
         best = np.where(seen.visits > 0.0, q, -np.inf)[at].max(axis=1) - mean[at]

@@ -16,7 +16,7 @@ from ..data.source import TableSource
 from ..data.transitions import TransitionTable
 from ..errors import DataError, ParameterError
 from ..models.base import plural, read_terminal
-from ..models.log_summary import columns_text
+from ..models.log_summary import BY_POSITION, columns_text
 from ..types import BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 
 _LARGEST_REWARD = 1e140  # its square must be finite
@@ -82,6 +82,8 @@ class LogRows(NamedTuple):
             lines.append(("dropped", f"{sum(self.dropped.values()):,}: {lost}"))
         if self.held.used:
             lines.append(("columns", columns_text(self.held.used, self.held.ignored)))
+        elif "count" in self.held:
+            lines.append(("columns", BY_POSITION))
         return lines + [("note", note) for note in self.notes]
 
     def discounts(self, discount: float) -> FloatArray | float:
@@ -276,8 +278,12 @@ def read_two(
         both["duration"] = np.concatenate(parts)
     which = np.repeat([0, 1], size)
     by_group = Labels("group", ("log", "prior_from"), 2)
-    none: dict[str, Any] = {"by_episode": None, "episode": first.episode[:0], "place": first.place[:0]}
-    return first._replace(**both, **none, group=which, by_group=by_group, borrowed=which == 1)
+    if first.by_episode is not None:  # the other log is an episode of its own, which nothing is told of
+        episodes = (*first.by_episode.names, "prior_from")
+        both["by_episode"] = Labels("episode", episodes, len(episodes), DataError)
+        both["episode"] = np.concatenate((first.episode, np.full(size[1], len(episodes) - 1)))
+        both["place"] = np.concatenate((first.place, np.arange(size[1])))
+    return first._replace(**both, group=which, by_group=by_group, borrowed=which == 1)
 
 
 def _grouped(read: LogRows) -> LogRows:

@@ -98,9 +98,9 @@ class StateChoice:
         Returns
         -------
         pandas.DataFrame
-            Columns design, states, predicts, coverage, unseen, alpha (the best level), promised, honest, low, high, log
-            (the honest value of what the log did in these states), gain (the lowest that any judge sees), gap (how much
-            these states overrate what the log earned) and chosen.
+            Columns design, states, predicts, coverage, unseen, alpha (the best level; of the chosen design, the level
+            that was chosen), promised, honest, low, high, log (the honest value of what the log did in these states),
+            gain (the lowest that any judge sees), gap (how much these states overrate what the log earned) and chosen.
         """
         import pandas
 
@@ -108,6 +108,8 @@ class StateChoice:
         for name in self.candidates:
             cells = [i for i in self.honest.at(design=name) if self.honest.cells[i].alpha is not LOG]
             best = max(cells, key=lambda i: self.opinions.least(name, _level(self.honest, i)))
+            if name == self.design:
+                best = self.honest.at(design=name, alpha=self.alpha)[0]
             row: dict[str, Any] = {"design": name, "states": round(float(self.honest.states[best]))}
             row |= {"predicts": self.scores[name], "coverage": self.coverage[name], "unseen": self.unseen[name]}
             row |= {"alpha": self.honest.cells[best].alpha}
@@ -360,7 +362,8 @@ class _Facts:
             if feature.numeric:
                 now = log.features[name].cells.astype(np.float64)[rows.row]
                 then = np.where(rows.waits > 0.0, now, feature.cells.astype(np.float64)[rows.row])
-                columns.append(np.where(over | np.isnan(then), np.nanmean(then), then))
+                known = then[~np.isnan(then)]
+                columns.append(np.where(over | np.isnan(then), known.mean() if known.size else 0.0, then))
         self._targets: list[FloatArray] = [one for one in columns if np.ptp(one) > 0.0]
 
     def add(self, design: MapDesign, training: BoolArray, made: LogRows, strange: BoolArray) -> None:
@@ -378,8 +381,9 @@ class _Facts:
             by_pair = (np.bincount(pair[training], total, size) + prior) / (seen + 1.0)
             error = target[judging] - by_pair[pair[judging]]
             spread = target[judging] - mean
-            whole = float(spread @ spread)
-            explained.append(1.0 - float(error @ error) / whole if whole > 0.0 else 0.0)
+            largest = float(np.abs(spread).max(initial=0.0))  # squares of large numbers overflow
+            share = float(((error / largest) ** 2).sum() / ((spread / largest) ** 2).sum()) if largest > 0.0 else 1.0
+            explained.append(1.0 - share)
         facts = (float(np.mean(explained)) if explained else 0.0, float((seen[pair[judging]] >= self._least).mean()))
         for part, fact in zip(self.parts, (*facts, float(strange[judging].mean())), strict=True):
             part.setdefault(design.name, []).append(fact)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .confidence_sequences import confidence_sequence
+from .confidence import ConfidenceSequence, confidence_sequence
+from .confidence_differences import DifferenceSequence
 from .episodes.result import EpisodeEstimates
 from .estimates import OffPolicyEstimates
 from .off_policy import off_policy
@@ -10,6 +11,8 @@ from .replay import Replay, replay
 from .tune import Tuning, tune
 
 __all__ = [
+    "ConfidenceSequence",
+    "DifferenceSequence",
     "EpisodeEstimates",
     "OffPolicyEstimates",
     "Replay",

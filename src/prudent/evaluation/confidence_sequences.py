@@ -38,11 +38,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from .._support.checks import finite_array, open_probability, whole_number
-from ..errors import DataError, ParameterError
-from ..types import ArrayLike, FloatArray
+from ..types import FloatArray
 
 LARGEST_BET = 0.9  # share of the largest admissible bet
 BETS = 48  # without a planned number of rows: down to 2^-48 of it
@@ -73,6 +70,56 @@ def bet_sizes(confidence: float, planned: int | None) -> tuple[FloatArray, Float
     return np.asarray(LARGEST_BET * 0.5 ** np.arange(number)), np.full(number, -math.log(number))
 
 
+def log_capital(found: Sums, bets: FloatArray, weights: FloatArray, sign: float) -> FloatArray:
+    """Return the logarithm of K [...] at the candidates of ``found`` [...]; ``sign`` is -1 for the bets on -y."""
+    bound = np.maximum(-found.least if sign > 0 else found.most, 0.0)
+    x = np.minimum(np.multiply.outer(bets, bound), LARGEST_BET)  # [J, ...]
+    # psi = (-log(1 - x) - x) / D^2 with x = lambda D; close to lambda^2 / 2 for small x
+    large = np.maximum(x, 1e-3)
+    series = 0.5 + x / 3.0 + x * (0.25 * x)
+    ratio = np.where(x > 1e-3, (-np.log1p(-large) - large) / (large * large), series)
+    shape = (bets.size, *(1,) * (x.ndim - 1))
+    psi = ratio * (bets * bets).reshape(shape)
+    capital = sign * np.multiply.outer(bets, found.total) - psi * found.square + weights.reshape(shape)
+    return np.asarray(np.logaddexp.reduce(capital, axis=0))
+
+
+def limits_of_sums(
+    sums: Callable[[FloatArray], Sums],
+    estimate: FloatArray,
+    low: float,
+    high: float,
+    span: float,
+    confidence: float,
+    planned: int | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Return lower and upper limits [R] of many means; see ``interval_of_sums``. ``sums`` takes candidates [P, R]."""
+    shares, weights = bet_sizes(confidence, planned)
+    goal = math.log(2.0 / (1.0 - confidence))
+    bets = shares / span
+
+    def limit(end: float, sign: float) -> FloatArray:
+        """Return the first candidate on the way from the estimate to ``end`` that is refuted."""
+        distance = np.abs(end - estimate)
+        steps = np.multiply.outer(np.exp2(np.linspace(-48.0, 0.0, 2 * POINTS)), distance)
+        near, far, reached = np.zeros_like(distance), distance, ~(distance > 0.0)
+        for _ in range(ROUNDS):
+            hit = log_capital(sums(estimate - sign * steps), bets, weights, sign) >= goal
+            reached |= ~hit.any(axis=0)
+            if reached.all():
+                break
+            first = hit.argmax(axis=0)
+            before = np.take_along_axis(steps, np.maximum(first - 1, 0)[np.newaxis], axis=0)[0]
+            near, far = (
+                np.where(first > 0, before, near),
+                np.take_along_axis(steps, first[np.newaxis], axis=0)[0],
+            )
+            steps = np.linspace(near, far, POINTS + 1)[1:]
+        return np.where(reached, end, estimate - sign * far)
+
+    return limit(low, 1.0), limit(high, -1.0)
+
+
 def interval_of_sums(
     sums: Callable[[FloatArray], Sums],
     estimate: float,
@@ -87,7 +134,7 @@ def interval_of_sums(
     Parameters
     ----------
     sums : callable
-        Returns the ``Sums`` at candidates m [P].
+        Returns the ``Sums`` at candidates m, element by element.
     estimate : float
         Where the sum of y is zero.
     low, high : float
@@ -104,112 +151,5 @@ def interval_of_sums(
     tuple of float
         Lower and upper limit. They lie between `low` and `high`, and the estimate is between them.
     """
-    shares, weights = bet_sizes(confidence, planned)
-    goal = math.log(2.0 / (1.0 - confidence))
-    bets = shares / span
-
-    def limit(end: float, sign: float) -> float:
-        """Return the first candidate on the way from the estimate to ``end`` that is refuted."""
-
-        def refuted(m: FloatArray) -> npt.NDArray[np.bool_]:
-            found = sums(m)
-            bound = np.maximum(-found.least if sign > 0 else found.most, 0.0)
-            x = np.minimum(np.multiply.outer(bets, bound), LARGEST_BET)  # [J, P]
-            # psi = (-log(1 - x) - x) / D^2 with x = lambda D; close to lambda^2 / 2 for small x
-            large = np.maximum(x, 1e-3)
-            series = 0.5 + x / 3.0 + x * (0.25 * x)
-            ratio = np.where(x > 1e-3, (-np.log1p(-large) - large) / (large * large), series)
-            psi = ratio * (bets * bets)[:, np.newaxis]
-            capital = sign * np.multiply.outer(bets, found.total) - psi * found.square + weights[:, np.newaxis]
-            return np.asarray(np.logaddexp.reduce(capital, axis=0) >= goal)
-
-        distance = abs(end - estimate)
-        if not distance > 0.0:
-            return end
-        way = -sign
-        steps = distance * np.exp2(np.linspace(-48.0, 0.0, 2 * POINTS))
-        near = 0.0
-        for _ in range(ROUNDS):
-            hit = refuted(estimate + way * steps)
-            if not hit.any():
-                return end
-            first = int(np.argmax(hit))
-            near, far = steps[first - 1] if first else near, steps[first]
-            steps = np.linspace(near, far, POINTS + 1)[1:]
-        return estimate + way * float(far)
-
-    return limit(low, 1.0), limit(high, -1.0)
-
-
-def confidence_sequence(
-    values: ArrayLike,
-    value_range: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    planned: int | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """Return an interval for the mean after each row; all of them hold together with the given confidence.
-
-    So it is allowed to look after every row and to stop whenever the interval is narrow enough. Rows may depend on
-    earlier rows, as in the log of a bandit that learns.
-
-    Parameters
-    ----------
-    values : array_like [N]
-        The values, in the order in which they were observed.
-    value_range : pair of float
-        Lowest and highest possible value.
-    confidence : float, default=0.95
-        Confidence of all intervals together, in (0, 1).
-    planned : int, optional
-        Number of rows at which the intervals should be narrowest; they hold for other numbers too. By default they
-        are about equally good at all.
-
-    Returns
-    -------
-    low : ndarray [N]
-        Lower limits after each row; they never fall.
-    high : ndarray [N]
-        Upper limits after each row; they never rise.
-
-    Raises
-    ------
-    DataError
-        If a value is outside `value_range`.
-    ParameterError
-        If an argument is out of range.
-
-    See Also
-    --------
-    off_policy : Uses the same bounds for values of policies.
-
-    Examples
-    --------
-    >>> low, high = confidence_sequence([0.0, 1.0] * 200, (0.0, 1.0), planned=400)
-    >>> [round(float(x), 2) for x in (low[9], high[9], low[-1], high[-1])]
-    [0.0, 1.0, 0.42, 0.58]
-    """
-    confidence = open_probability(confidence, "confidence")
-    planned = None if planned is None else whole_number(planned, "planned")
-    x = finite_array(values, "values", ndim=1)
-    ends = finite_array(value_range, "value_range", ndim=1, error=ParameterError).tolist()
-    if len(ends) != 2 or not 0.0 < ends[1] - ends[0] < math.inf:
-        message = f"value_range must be the lowest and the highest possible value, got {value_range!r}"
-        raise ParameterError(message, code="wrong-range", argument="value_range", value=value_range)
-    low, high = ends
-    outside = (x < low) | (x > high)
-    if outside.any():
-        i = int(np.argmax(outside))
-        message = f"values[{i}] is {x[i]}, outside value_range {(low, high)}"
-        raise DataError(message, code="value-range", argument="values", index=i, value=float(x[i]))
-    unit = (x - low) / (high - low)
-    limits = np.empty((2, x.size))
-    first, second = unit.cumsum(), (unit * unit).cumsum()
-    for n, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True), start=1):
-
-        def sums(m: FloatArray, n: int = n, a: float = a, b: float = b) -> Sums:
-            return Sums(a - n * m, b - 2.0 * m * a + n * m * m, -m, 1.0 - m)
-
-        limits[:, n - 1] = interval_of_sums(sums, a / n, 0.0, 1.0, 1.0, confidence, planned)
-    low_unit, high_unit = np.maximum.accumulate(limits[0]), np.minimum.accumulate(limits[1])
-    return low + (high - low) * low_unit, low + (high - low) * high_unit
+    ends = limits_of_sums(sums, np.array([estimate]), low, high, span, confidence, planned)
+    return float(ends[0][0]), float(ends[1][0])

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .._support.checks import finite_array, whole_number
+from .._support.checks import finite_array, items_of, whole_number
 from .._support.progress import Progress
 from ..data.columns import Cells, TableBlock, as_column
 from ..data.features import NamedValues, Names, read_named
@@ -272,6 +272,9 @@ class _Reader:
 
     def __init__(self, layout: Layout, arms: Iterable[Any], text: bool) -> None:
         self._layout, self._text = layout, text
+        if layout.columns is not None and not isinstance(layout.columns, Mapping):
+            message = f"columns must be a mapping such as {{'arm': 'action'}}, got {layout.columns!r}"[:300]
+            raise ParameterError(message, code="wrong-type", argument="columns")
         renamed = dict(layout.columns or {})
         for name in renamed:
             if name not in COLUMNS:
@@ -281,7 +284,7 @@ class _Reader:
         self.features: Names | None = None
         missing = layout.missing_reward
         is_number = isinstance(missing, Real) and not isinstance(missing, bool) and np.isfinite(float(missing))
-        if missing not in (None, "skip") and not is_number:
+        if not (missing is None or is_number or (isinstance(missing, str) and missing == "skip")):
             message = f"missing_reward must be None, 'skip' or a number, got {missing!r}"
             raise ParameterError(message, code="unknown-option", argument="missing_reward", value=missing)
         self._index: dict[Any, int] = {}
@@ -289,7 +292,10 @@ class _Reader:
         if isinstance(declared, str):
             message = f"arms must be a list of arms, got the string {declared!r}"
             raise ParameterError(message, code="wrong-type", argument="arms", value=declared)
-        for name in declared:
+        for name in items_of(declared, "arms"):
+            if not isinstance(name, Hashable):
+                message = f"arms has {name!r}, expected a name"[:300]
+                raise ParameterError(message, code="wrong-type", argument="arms")
             self._index.setdefault(_plain(name), len(self._index))
         self._declared = len(self._index)
         self.dim: int | None = None
@@ -318,7 +324,7 @@ class _Reader:
                 "reward is observed does not depend on its value, or a number to use in its place"
             )
             raise table.fault(int(np.argmax(empty)), message, "missing-value", column="reward")
-        keep = ~empty if missing == "skip" else np.ones(count, dtype=np.bool_)
+        keep = ~empty if isinstance(missing, str) else np.ones(count, dtype=np.bool_)
         if isinstance(missing, Real):
             rewards = np.where(empty, float(missing), rewards)
         contexts = self._contexts(table)
@@ -380,6 +386,7 @@ class _Reader:
             if not any(name in table.columns for name in context):  # it has no contexts at all
                 return np.empty((table.size, 0))
         if not isinstance(context, str):
+            context = items_of(context, "context")
             points = np.empty((table.size, len(context)))
             for i, name in enumerate(context):
                 points[:, i] = _numbers(_cells(table, name))
@@ -506,7 +513,7 @@ def _plain(name: Any) -> Any:
 
 def _cells(table: TableBlock, name: Any, hint: str = "") -> Cells:
     """Return the cells of a column."""
-    if name not in table.columns:
+    if not isinstance(name, Hashable) or name not in table.columns:
         message = f"log has no column {name!r}{hint}; its columns are {list(table.columns)}"
         raise DataError(message, code="missing-column", argument="log", column=name)
     return table.columns[name]

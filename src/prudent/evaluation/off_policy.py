@@ -325,14 +325,15 @@ def off_policy(
         if isinstance(episode, bool):
             message = f"episode={episode} cannot be combined with discount; give the name of the column of episodes"
             raise ParameterError(message, code="conflicting-arguments", argument="episode", value=episode)
-        options = Options(discount, episode, **shared, **for_episodes, interval=interval or "bootstrap")
+        kind = "bootstrap" if interval is None else interval
+        options = Options(discount, episode, **shared, **for_episodes, interval=kind)
         return evaluate_episodes(log, target, options)
     usual = Options(1.0)
     _refuse_given(for_episodes, {name: getattr(usual, name) for name in for_episodes}, "episodes, with discount")
-    interval = interval or "bernstein"
+    interval = "bernstein" if interval is None else interval
     confidence = open_probability(confidence, "confidence")
     one_of(interval, "interval", INTERVALS)
-    folds = whole_number(folds, "folds", minimum=2)
+    folds = whole_number(folds, "folds", minimum=2, maximum=10_000)
     layout = Layout(context, columns, arms, missing_reward, block, False, independent=is_independent(episode))
     limits = (clip, switch, max_weight, reward_range)
     found = collected(log, target, reward_model, logging_policy, folds, layout, *limits)
@@ -444,7 +445,8 @@ class _Sums:
                 message = f"log row {row}: logging_policy gives the chosen arm {arm!r} probability 0"
                 raise DataError(message, code="zero-propensity", argument="logging_policy", index=row, arm=arm)
             self.uncovered += float(chances[logging_chances <= 0.0].sum())
-        w = chances[rows, block.arms] / p
+        with np.errstate(over="ignore"):  # refused below
+            w = chances[rows, block.arms] / p
         if not (w <= LARGEST_WEIGHT).all():
             t = int(np.argmax(w))
             message = f"log row {block.rows[t]}: propensity {p[t]} gives the weight {w[t]}, above {LARGEST_WEIGHT:g}"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from .._support.checks import generator, one_of, open_probability, probability
+from .._support.checks import flag, generator, one_of, open_probability, probability
 from .._support.progress import Progress
 from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
@@ -123,6 +123,7 @@ def replay(
     confidence = open_probability(confidence, "confidence")
     one_of(interval, "interval", INTERVALS)
     _require_bandit(bandit)
+    learn = flag(learn, "learn")
     random = generator(rng)
     timed = fades_with_time(bandit)
     layout = Layout(context, columns, arms, missing_reward, block, timed, features_of(bandit), is_independent(episode))

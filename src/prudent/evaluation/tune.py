@@ -167,7 +167,8 @@ def _options(settings: Any) -> list[dict[str, Any]]:
 
 
 def _require_iterable(values: Any, name: str, index: object = None) -> Iterable[Any]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    one = isinstance(values, str) or getattr(values, "ndim", 1) == 0
+    if one or not isinstance(values, Iterable):
         message = f"{name} is {values!r}, expected a list; settings are a dict of lists or a list of dicts"
         raise ParameterError(message, code="wrong-type", argument="settings", index=index, value=values)
     return values

@@ -6,6 +6,8 @@ import json
 import os
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from threading import RLock
@@ -24,7 +26,7 @@ from ..errors import ParameterError, PrudentError, PrudentWarning, StateFileErro
 from ..types import PathLike
 from .codec import CALLS, AnyBandit, bandit_of, reward_number, warm_up
 from .replica import Replica
-from .store import Entry, Job, Turn, store_of
+from .store import Entry, Job, Store, Tally, Turn, store_of
 from .turns import Sweeper, Window
 from .writer import GroupWriter
 
@@ -84,6 +86,8 @@ class StoredBandit:
         self._open = True
         self._replica = Replica(self._store)
         self._replica.applied = self._applied
+        self._tally = Tally(self._store)
+        self._asides: set[Store] = set()  # opened once more by threads that read for long
         self._unlearned: dict[int, str] = {}  # entries of rewards that were not learned, and why
         self._snapshots: list[tuple[int, bytes]] = []  # to be written
         self._wrote = False
@@ -178,6 +182,23 @@ class StoredBandit:
             warnings.warn(PrudentWarning(message, code="no-snapshot", path=self.path), stacklevel=2)
             return None
         return state
+
+    @contextmanager
+    def _aside(self) -> Iterator[Replica]:
+        """Open the store once more, for reading that takes long: nobody who decides waits for it."""
+        self._require_open()
+        self._writer.flush()
+        with self._store.reading():  # the store is where it was
+            pass
+        options = (self._options[name] for name in ("name", "synchronous", "timeout", "key"))
+        store = store_of(self._path, *options)
+        self._asides.add(store)
+        try:
+            store.open(create=False)
+            yield self._replica.like(store)
+        finally:
+            self._asides.discard(store)
+            store.disconnect()
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -274,7 +295,8 @@ class StoredBandit:
         if not self._lock.acquire(timeout=patience):
             self._writer.go_on()
             return False
-        self._store.disconnect()
+        for store in {self._store, *self._asides}:
+            store.disconnect()
         return True
 
     def _after_fork(self, child: bool) -> None:
@@ -288,7 +310,8 @@ class StoredBandit:
         self._wrote = False
         self._snapshots, self._seen = [], None
         self._replica.bandit = None  # another thread may have been changing it
-        self._store.abandon()
+        for store in {self._store, *self._asides}:
+            store.abandon()
 
     def __enter__(self) -> Self:
         return self
@@ -317,21 +340,22 @@ def counting(bandit: AnyBandit) -> bool:
 
 def _window_settings(window: Any, default: Any, provisional: Any) -> dict[str, Any] | None:
     """Return what a user says of the window of rewards; None if nothing."""
+    usual, soon = reward_number(default, "default"), flag(provisional, "provisional")
     if window is None:
-        if default != 0.0 or provisional:
-            name = "default" if default != 0.0 else "provisional"
+        if usual != 0.0 or soon:
+            name = "default" if usual != 0.0 else "provisional"
             text = f"{name} is for a journal with a window: give window too"
             raise ParameterError(text, code="missing-argument", argument="window")
         return None
     if not isinstance(window, (timedelta, np.timedelta64)):
-        window = timedelta(seconds=positive(window, "window"))
+        seconds = positive(window, "window")
+        if not 1e-6 <= seconds <= 1e12:
+            text = f"window must be from a microsecond to 1e12 seconds, got {seconds!r}"
+            raise ParameterError(text, code="value-range", argument="window", value=seconds)
+        window = timedelta(seconds=seconds)
     half = HalfLife.of(window)
     assert half is not None
-    return {
-        "window": half.length,
-        "default": reward_number(default, "default"),
-        "provisional": flag(provisional, "provisional"),
-    }
+    return {"window": half.length, "default": usual, "provisional": soon}
 
 
 def _arms(bandit: AnyBandit) -> str:

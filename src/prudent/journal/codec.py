@@ -29,7 +29,9 @@ from .export import COLUMNS, SHARED_COLUMNS
 from .store import New, Taken
 
 AnyBandit = LinearBandit | SharedLinearBandit
-CALLS = ("add_arm", "remove_arm", "forget", "name_features", "fade", "migrate")  # changes of a bandit in the log
+CALLS = (  # changes of a bandit in the log
+    "add_arm", "remove_arm", "forget", "name_features", "fade", "migrate", "set_limits",
+)  # fmt: skip
 _HASH = 16  # bytes
 _KNOWN = 20_000  # hashes and contents that are remembered
 _SAME_CHANCE = 1e-6
@@ -50,8 +52,8 @@ class Choice(NamedTuple):
 class Codec:
     """How decisions of a bandit are written and read. Methods that read rows raise ValueError if they cannot."""
 
-    def __init__(self, bandit: AnyBandit, content: Callable[[bytes], bytes | None]) -> None:
-        self.items = isinstance(bandit, SharedLinearBandit)
+    def __init__(self, items: bool, content: Callable[[bytes], bytes | None]) -> None:
+        self.items = items
         self.columns = SHARED_COLUMNS if self.items else COLUMNS
         self._content, self._read, self._written = content, OrderedDict[bytes, Any](), OrderedDict[bytes, None]()
 
@@ -66,11 +68,8 @@ class Codec:
         """Return a decision to be written; ``row`` holds what the decision does not say."""
         options: dict[str, Any] = {} if clock is None else {"clock": clock}
         contents: dict[bytes, bytes] = {}
-        arm, arms, score = (
-            decision.arm,
-            decision.arms,
-            decision.score + 0.0,
-        )  # no minus zero, which not every store holds
+        arm, arms = decision.arm, decision.arms
+        score = decision.score + 0.0  # no minus zero, which not every store holds
         if self.items:
             slate = decision.slate
             if len(slate) > 1:
@@ -133,7 +132,7 @@ class Codec:
 
     def read(self, row: Taken) -> Choice:
         """Return what the row of a decision records."""
-        arm, options = json.loads(row.arm or ""), json.loads(row.options or "{}")
+        arm, options = name_of(row.arm or ""), {} if row.options is None else json.loads(row.options)
         arms = None if row.arms is None else json.loads(row.arms)
         if type(arm) not in (str, int) or not isinstance(options, dict) or not isinstance(arms, (list, type(None))):
             raise ValueError(f"its arm is {arm!r}, its options are {options!r}, and arms must be a list, got {arms!r}")
@@ -206,6 +205,12 @@ def _hash(data: bytes) -> bytes:
 def _name_json(name: Arm) -> str:
     """Return the name of an arm as JSON."""
     return json.dumps(name)
+
+
+@lru_cache(4096)
+def name_of(text: str) -> Any:
+    """Return what the JSON of the name of an arm says."""
+    return json.loads(text)
 
 
 def bandit_of(content: bytes, name: str) -> AnyBandit:

@@ -11,6 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -25,8 +26,10 @@ from ..bandits.shared import SharedLinearBandit
 from ..errors import DataError, ParameterError, PrudentError
 from ..types import ContextLike
 from .base import counting
+from .changes import JournalChanges
 from .codec import clock_of, propensity_of, reward_number
-from .record import JournalRecord
+from .reading import ArmsThen
+from .replica import Lag
 from .store import Entry, Job, New, Taken, id_of, place_of
 from .turns import rewards
 
@@ -34,7 +37,7 @@ _STEP = 500  # entries that are learned before one decision, at most
 _PATIENCE = 100  # tries to name features before another process does
 
 
-class Journal(JournalRecord):
+class Journal(JournalChanges):
     """A bandit that writes every decision and reward to a store and survives crashes.
 
     When `select` or `reward` has returned, its event is in the store: it survives ``kill -9`` and, as far as SQLite or
@@ -50,7 +53,8 @@ class Journal(JournalRecord):
         Starts a new journal, with a copy of this bandit. An existing journal needs none, and refuses one that does not
         fit (other arms, features, settings, or rewards learned elsewhere).
     synchronous : {"FULL", "NORMAL"}, default="FULL"
-        With ``"NORMAL"`` the last calls before a power cut may be lost, never the store; calls are much faster.
+        With ``"NORMAL"`` the last calls before a power cut may be lost, and in PostgreSQL also those before a crash of
+        its server, never the store; calls are much faster.
     snapshot_every : int, default=10000
         Number of rewards between snapshots.
     timeout : float, default=30
@@ -178,12 +182,14 @@ class Journal(JournalRecord):
             if several is not None and (name is not None or note is not None):
                 message = "key and note are for one decision, and context holds several"
                 raise ParameterError(message, code="many-contexts", argument="key" if name is not None else "note")
+            if several is None:
+                return [self._decided(bandit, context, names, slate, {"key": name, "note": digest})], False
             made, progress = [], Progress("deciding")
-            for one in [context] if several is None else several:
+            for one in several:
                 made.append(self._decided(bandit, one, names, slate, {"key": name, "note": digest}))
                 progress.show(f"decision {len(made)}")
             progress.close()
-            return made, several is not None
+            return made, True
 
         made, several = self._in_state(decide)
         for _, new in made:
@@ -197,6 +203,80 @@ class Journal(JournalRecord):
             return self._again(made[0][1].earlier, *made[0])
         decisions = [decision for decision, _ in made]
         return decisions if several else decisions[0]
+
+    def select_each(self, requests: Sequence[Mapping[str, Any]]) -> list[Decision | PrudentError]:
+        """Take decisions for requests that have nothing to do with each other, and record them in one commit.
+
+        Parameters
+        ----------
+        requests : sequence of mapping
+            Arguments of `select` for one decision each: ``context``, ``arms``, ``top``, ``key``, ``note``. With
+            ``sticky`` true, a key that was used answers the first decision also if context or arms are others now.
+
+        Returns
+        -------
+        list of Decision or PrudentError
+            For each request its decision, or the error that `select` would raise.
+
+        Raises
+        ------
+        JournalError
+            If input or output fails: no request has an answer then.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import prudent as pr
+        >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
+        ...     found = live.select_each([{"context": [1.0], "key": "a"}, {"context": ["?"]}])
+        >>> [type(one).__name__ for one in found]
+        ['Decision', 'DataError']
+        """
+        found: list[Any] = [None] * len(requests)
+        ready = []
+        for i, request in enumerate(requests):
+            try:
+                text, digest = _note_text(request.get("note"))
+                key = request.get("key")
+                name = None if key is None else json.dumps(instance_of(key, "key", str))
+                ready.append((i, request, text, {"key": name, "note": digest}))
+            except PrudentError as error:
+                found[i] = error
+
+        def decide(bandit: Any) -> list[tuple[int, Decision, New]]:
+            made = []
+            for i, request, text, row in ready:
+                context, arms, top = request.get("context"), request.get("arms"), request.get("top")
+                slate = {} if top is None else {"top": top}
+                found[i] = None
+                if type(context) is list and context and type(context[0]) is float:
+                    with suppress(TypeError, ValueError, OverflowError):  # which select reports
+                        context = np.array(context, dtype=np.float64)
+                try:
+                    if slate and not isinstance(bandit, SharedLinearBandit):
+                        message = "top is for a SharedLinearBandit: the bandit of this journal chooses one arm"
+                        raise ParameterError(message, code="no-slate", argument="top", value=top)
+                    if bandit.checked_contexts(context, arms, **slate) is not None:
+                        message = "context holds several contexts: give one in each request"
+                        raise DataError(message, code="many-contexts", argument="context")
+                    decision, new = self._decided(bandit, context, arms, slate, row)
+                except PrudentError as error:
+                    found[i] = error
+                    continue
+                new.note = text
+                made.append((i, decision, new))
+            return made
+
+        made = self._in_state(decide)
+        if made:
+            self._write(Job([new for _, _, new in made]), now=any(new.row.key is not None for _, _, new in made))
+        for i, decision, new in made:
+            try:
+                sticky = bool(requests[i].get("sticky"))
+                found[i] = decision if new.earlier is None else self._again(new.earlier, decision, new, sticky)
+            except PrudentError as error:
+                found[i] = error
+        return found
 
     def _in_state(self, decide: Any) -> Any:
         """Return what ``decide`` gives with the replica, after names and evidence that fades are in the log."""
@@ -245,15 +325,20 @@ class Journal(JournalRecord):
             decision.ids = tuple(id_of((self._stream, self._number, place)) for place in places)
         return decision, new
 
-    def _again(self, earlier: Taken, decision: Decision, new: New) -> Decision:
+    def _again(self, earlier: Taken, decision: Decision, new: New, sticky: bool = False) -> Decision:
         """Return the decision that was recorded with a key; ``decision`` is the one that would have been taken now."""
-        choice = self._replica.codec.read(earlier)
-        now = self._replica.codec.read(new.row) if not new.contents else None
+        try:
+            choice = self._replica.codec.read(earlier)
+            now = self._replica.codec.read(new.row) if not new.contents else None
+        except (TypeError, ValueError, RecursionError, AttributeError) as error:
+            raise self._replica.broken(f"decision {earlier.id}", error, event=earlier.number) from error
         same = earlier.context == new.row.context and earlier.arms == new.row.arms
-        if not same or (now is not None and len(now.slate) != len(choice.slate)):
+        if not sticky and (not same or (now is not None and len(now.slate) != len(choice.slate))):
             text = f"key {json.loads(earlier.key or '')!r} was used for a decision with another context or other arms"
             raise DataError(text, code="key-reused", argument="key", id=earlier.id)
-        arms = decision.arms if choice.arms is None else tuple(choice.arms)
+        if choice.arms is None:  # all that there were then
+            choice = choice._replace(arms=ArmsThen(self._store.changes()).at(earlier.seq))
+        arms = tuple(choice.arms or ())
         places = [arms.index(arm) for arm in choice.slate]
         found = Decision.recorded(arms, places, choice.scores, earlier.propensity, decision)
         found.time, found.id = earlier.time, earlier.id
@@ -307,6 +392,9 @@ class Journal(JournalRecord):
             if reward is not None:
                 bandit.require_rewards(reward, np.array([reward_number(reward, "reward")]))
             given = context if isinstance(bandit, LinearBandit) else [context]
+            if bandit.checked_contexts(given, [arm]) is not None:
+                message = "context holds several contexts: record one decision at a time"
+                raise DataError(message, code="many-contexts", argument="context")
             _, new = self._decided(bandit, given, [arm], {}, {"key": None, "note": digest})
             new.row = new.row._replace(propensity=chance, score=None, options=json.dumps({"given": True}))
             return new
@@ -367,6 +455,77 @@ class Journal(JournalRecord):
         statuses = [answer.status if answer.entry is None else failed.get(answer.entry.seq, "ok") for answer in answers]
         return statuses if several else statuses[0]
 
+    def reward_each(self, reports: Sequence[tuple[str, float]]) -> list[str | PrudentError]:
+        """Report rewards that have nothing to do with each other, in one commit.
+
+        Parameters
+        ----------
+        reports : sequence of (str, float)
+            Ids and rewards.
+
+        Returns
+        -------
+        list of str or PrudentError
+            For each report what `reward` returns, or the error that it would raise.
+
+        Raises
+        ------
+        JournalError
+            If input or output fails: no report has an answer then.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import prudent as pr
+        >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
+        ...     found = live.reward_each([(live.select([1.0]).id, 1.0), ("1-0000000000000000", float("inf"))])
+        >>> found[0], found[1].code
+        ('ok', 'not-finite')
+        """
+        self._require_writable()
+        with self._lock:
+            bandit = self._current(0)
+        found: list[Any] = [None] * len(reports)
+        sound = []
+        for i, (id, reward) in enumerate(reports):
+            try:
+                instance_of(id, "id", str)
+                bandit.require_rewards(reward, np.array([reward_number(reward, "reward")]))
+                sound.append(i)
+            except PrudentError as error:
+                found[i] = error
+        if sound:
+            statuses = self.reward([reports[i][0] for i in sound], [reports[i][1] for i in sound])
+            for i, status in zip(sound, statuses, strict=True):
+                found[i] = status
+        return found
+
+    def catch_up(self) -> Lag:
+        """Learn what other processes have written, close windows that have ended, write snapshots that are due.
+
+        Every call does so in passing. A process that rests calls this now and then, so that its next decision need not.
+
+        Returns
+        -------
+        Lag
+            How far the replica is behind the log afterwards.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import prudent as pr
+        >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
+        ...     live.catch_up()
+        Lag(entries=0, seconds=0.0)
+        """
+        self._require_writable()
+        self._tend()
+        with self._lock:
+            replica = self._replica
+            if replica.bandit is None or self._store.behind(replica.seq):
+                self._current(None)
+        return self.lag
+
     def _learn(self, entries: list[tuple[Entry, Taken | None]]) -> dict[int, str]:
         """Learn up to these entries, and return those that were not learned, with the reason."""
         if not entries:
@@ -410,103 +569,6 @@ class Journal(JournalRecord):
         with self._lock:
             self._current(None)
         return total
-
-    # -- changes -------------------------------------------------------------------------------------------
-
-    def add_arm(self, arm: Arm, **options: Any) -> None:
-        """Add an arm, in all processes.
-
-        Parameters
-        ----------
-        arm : hashable
-            Name of the arm.
-        **options
-            Options of ``LinearBandit.add_arm``.
-
-        Raises
-        ------
-        ParameterError
-            If the bandit has no arms of its own, or there is such an arm.
-        """
-        self._append("add_arm", {"arm": arm, **options})
-
-    def remove_arm(self, arm: Arm) -> None:
-        """Remove an arm and what was learned of it, in all processes; its decisions and rewards stay recorded.
-
-        Parameters
-        ----------
-        arm : hashable
-            Name of the arm.
-
-        Raises
-        ------
-        ParameterError
-            If there is no such arm.
-        """
-        self._append("remove_arm", {"arm": arm})
-
-    def forget(self, factor: float) -> None:
-        """Multiply all evidence by a factor, in all processes.
-
-        Parameters
-        ----------
-        factor : float
-            Number in [0, 1].
-
-        Raises
-        ------
-        ParameterError
-            If `factor` is not in [0, 1].
-        """
-        self._append("forget", {"factor": factor})
-
-    def name_features(self, features: Iterable[str]) -> None:
-        """Name the features, in all processes.
-
-        Parameters
-        ----------
-        features : iterable of str
-            Names in the order of positions.
-
-        Raises
-        ------
-        ParameterError
-            If the names are not valid.
-        """
-        self._append("name_features", {"features": features if isinstance(features, str) else list(features)})
-
-    def compact(self, before: datetime | float | None = None) -> int:
-        """Take a snapshot and return unused space to the file system.
-
-        Parameters
-        ----------
-        before : datetime or float, optional
-            Decisions before this time (seconds since 1970) and their rewards are dropped from the record, not from
-            what the bandit has learned: export them first. A reward that still comes for one of them is "unknown".
-
-        Returns
-        -------
-        int
-            Number of decisions dropped.
-
-        Raises
-        ------
-        ParameterError
-            If `before` is not a time.
-        """
-        when = None if before is None else seconds_of(before, "before")
-        self._require_writable()
-        self._writer.flush()
-        with self._lock:
-            bandit, seq = self._current(None), self._replica.seq
-            state = self._snapshot_state(bandit, required=True)
-        assert state is not None
-        self._write(Job(snapshot=(seq, state)))
-        if self._store.snapshot(seq) != state:
-            raise self._store.damaged("the snapshot that was just written reads otherwise")
-        dropped = 0 if when is None else self._writer.alone(lambda: self._store.drop(when, seq))
-        self._writer.alone(self._store.shrink)
-        return dropped
 
 
 def _note_text(note: Mapping[str, Any] | None) -> tuple[str | None, bytes | None]:

@@ -25,7 +25,7 @@ def decision_rows(
     Decisions that are added meanwhile are left out; the store is free between chunks.
     """
     progress, nr, last = Progress("reading the journal"), 0, None
-    every = _Arms(_sound(store, Entry, store.raw_changes(), skip))
+    every = ArmsThen(_sound(store, Entry, store.raw_changes(), skip))
     while True:
         require_open()
         with store.reading():
@@ -50,7 +50,7 @@ def decision_rows(
     progress.close()
 
 
-class _Arms:
+class ArmsThen:
     """All arms that there were when a decision was taken."""
 
     def __init__(self, changes: list[Entry]) -> None:
@@ -67,7 +67,7 @@ class _Arms:
 
 
 def _rows(
-    replica: Replica, row: Taken, rewards: dict[Place, Entry], notes: dict[tuple[int, int], str | None], every: _Arms
+    replica: Replica, row: Taken, rewards: dict[Place, Entry], notes: dict[tuple[int, int], str | None], every: ArmsThen
 ) -> Iterator[Row]:
     """Yield the rows of a decision, one for each position of its slate."""
     choice, codec = replica.codec.read(row), replica.codec

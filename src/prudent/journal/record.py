@@ -20,7 +20,7 @@ from .base import StoredBandit
 from .codec import AnyBandit, Choice
 from .export import Row, table_of, write_rows
 from .reading import decision_rows
-from .replica import Lag
+from .replica import Lag, Replica
 from .store import Job, Taken, id_of, place_of
 
 if TYPE_CHECKING:
@@ -93,10 +93,9 @@ class JournalRecord(StoredBandit):
         [([2.0], [0, 1], 1.0), ([3.0], [0], None)]
         """
         skip = one_of(damaged, "damaged", ("raise", "skip")) == "skip"
-        self._require_open()
-        self._writer.flush()
         first = None if since is None else seconds_of(since, "since")
-        yield from decision_rows(self._store, self._replica, self._require_open, skip, first)
+        with self._aside() as replica:
+            yield from decision_rows(replica.store, replica, self._require_open, skip, first)
 
     def to_pandas(self, *, damaged: str = "raise", since: datetime | float | None = None) -> pandas.DataFrame:
         """Return `rows` as a DataFrame.
@@ -164,6 +163,7 @@ class JournalRecord(StoredBandit):
             "rewards": bandit.reward_kind,
             "noise_sd": values["belief"].get("noise_sd"),
             "settings": values["settings"],
+            "limits": values.get("limits"),
             "half_life": values["half_life"],
             "window": self._store.settings.get("window"),
             "default": self._store.settings.get("default"),
@@ -177,21 +177,19 @@ class JournalRecord(StoredBandit):
 
     # -- the past ------------------------------------------------------------------------------------------
 
-    def _found(self, id: str) -> tuple[Taken, Choice]:
+    def _found(self, replica: Replica, id: str) -> tuple[Taken, Choice]:
         """Return a decision by its id."""
-        self._require_open()
-        self._writer.flush()
         place = place_of(instance_of(id, "id", str))
-        taken = None if place is None else self._store.decision(*place[:2])
+        taken = None if place is None else replica.store.decision(*place[:2])
         if taken is None:
             text = (
                 f"id is {id!r}, and there is no such decision in {self.path}: it was dropped, or is of another journal"
             )
             raise ParameterError(text, code="unknown-decision", argument="id", value=id)
         try:
-            return taken, self._replica.codec.read(taken)
+            return taken, replica.codec.read(taken)
         except (TypeError, ValueError, RecursionError, AttributeError) as error:
-            raise self._replica.broken(f"decision {id}", error, event=taken.number) from error
+            raise replica.broken(f"decision {id}", error, event=taken.number) from error
 
     def as_of(self, when: str | datetime | float) -> AnyBandit:
         """Return the bandit as it was: the state from which a decision was taken, or that of a time.
@@ -227,12 +225,14 @@ class JournalRecord(StoredBandit):
         """
         if not isinstance(when, str):
             at = seconds_of(when, "when")
-            self._require_open()
-            with self._lock:
-                return self._replica.state_at(self._store.last_before(at)).copy(stream=0)
-        taken, choice = self._found(when)
-        with self._lock:
-            bandit = self._replica.state_at(taken.seq)
+            with self._aside() as replica:
+                return replica.state_at(replica.store.last_before(at)).copy(stream=0)
+        with self._aside() as replica:
+            return self._state_of(replica, *self._found(replica, when))
+
+    def _state_of(self, replica: Replica, taken: Taken, choice: Choice) -> AnyBandit:
+        """Return the bandit that took a decision, as it was then."""
+        bandit = replica.state_at(taken.seq)
         if choice.clock is not None:
             bandit.set_clock(choice.clock["decisions"], dict(choice.clock["tries"]))
         return bandit.seek(taken.stream, taken.position)
@@ -256,10 +256,12 @@ class JournalRecord(StoredBandit):
         ParameterError
             If there is no such decision.
         """
-        _, choice = self._found(id)
+        with self._aside() as replica:
+            taken, choice = self._found(replica, id)
+            bandit = self._state_of(replica, taken, choice)
         place = place_of(id)
         arm = choice.slate[place[2] if place is not None and place[2] < len(choice.slate) else 0]
-        return self.as_of(id).explain(choice.context, arm, arms=choice.arms)
+        return bandit.explain(choice.context, arm, arms=choice.arms)
 
     def pending(self, before: datetime | float | None = None) -> list[str]:
         """Return the ids of decisions whose reward is not learned yet, oldest first.
@@ -274,11 +276,9 @@ class JournalRecord(StoredBandit):
         list of str
             Ids; of a slate one for each position without a reward.
         """
-        self._require_open()
-        self._writer.flush()
         until = 1e18 if before is None else seconds_of(before, "before")
-        with self._store.reading():
-            found = self._store.open_rows(until, 0.0, _ALL)
+        with self._aside() as replica, replica.store.reading():
+            found = replica.store.open_rows(until, 0.0, _ALL)
         return [id_of((taken.stream, taken.number, place)) for taken, place in found]
 
     def erase(self, note: Mapping[str, Any]) -> int:
@@ -346,12 +346,11 @@ class JournalRecord(StoredBandit):
         PrudentWarning
             If the first snapshot is gone, so that earlier events cannot be verified.
         """
-        self._require_open()
-        self._writer.flush()
-        self._store.require_sound()
-        with self._lock:
-            live, last = self._current(None).copy(), self._replica.seq
-        found = verified(self._store, self._replica, live, last)
+        with self._aside() as replica:
+            replica.store.require_sound()
+            with self._lock:
+                live, last = self._current(None).copy(), self._replica.seq
+            found = verified(replica.store, replica, live, last)
         if any(not gap.startswith(("events are not", "decisions that")) for gap in found.gaps):
             message = f"{self.path}: not everything can be verified: {'; '.join(found.gaps)}"
             warnings.warn(PrudentWarning(message, code="not-verified", path=self.path), stacklevel=2)
@@ -369,8 +368,10 @@ class JournalRecord(StoredBandit):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of decisions and of entries of the log."""
+        """Numbers of decisions, of entries of the log, and of rewards among them.
+
+        Rows that were counted are not read again, so it is quick also where there are millions.
+        """
         self._require_open()
         with self._store.reading():
-            ((decisions,),) = self._store.fetch("SELECT count(*) FROM decision")
-        return {"decisions": decisions, "entries": self._store.last()}
+            return self._tally.counts()

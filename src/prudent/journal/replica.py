@@ -13,8 +13,9 @@ import numpy as np
 
 from .._support.progress import Progress
 from ..bandits.decision import Arm
+from ..bandits.shared import SharedLinearBandit
 from ..errors import JournalError, ParameterError, StateFileError
-from .codec import CALLS, AnyBandit, Codec, bandit_of
+from .codec import CALLS, AnyBandit, Codec, bandit_of, name_of
 from .store import CHUNK, Entry, New, Store, Taken
 
 _FAR = 2000  # number of missing entries from which a later snapshot is loaded instead
@@ -49,13 +50,24 @@ class Replica:
         self.applied: Callable[[AnyBandit, Entry, str], None] = lambda bandit, entry, status: None
         self.forget_counts()
 
+    def like(self, store: Store) -> Replica:
+        """Return a replica that reads the same journal by another store object, and follows nothing."""
+        other = Replica(store)
+        other.codec = Codec(self.codec.items, store.content)
+        return other
+
+    @property
+    def store(self) -> Store:
+        """The store that it reads."""
+        return self._store
+
     # -- states --------------------------------------------------------------------------------------------
 
     def snapshot(self, seq: int) -> AnyBandit:
         """Return the bandit of a snapshot."""
         bandit = bandit_of(self._store.snapshot(seq), f"{self.path}, snapshot {seq}")
         if not hasattr(self, "codec"):
-            self.codec = Codec(bandit, self._store.content)
+            self.codec = Codec(isinstance(bandit, SharedLinearBandit), self._store.content)
         return bandit
 
     def follow(self, limit: int | None = None) -> AnyBandit:
@@ -169,7 +181,7 @@ class Replica:
 
     def written(self, new: New) -> None:
         """Count a decision of this process, which is in the store or will be soon."""
-        self._own[json.loads(new.row.arm or "null")] += 1
+        self._own[name_of(new.row.arm or "null")] += 1
         self.codec.written(new)
 
     def count_others(self, stream: int) -> None:

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from .._support import checks
 from ..data.labels import Labels
-from ..data.policy import Policy
+from ..data.policy import Policy, PolicySpace
 from ..errors import ModelError, ParameterError
 from ..types import (
     ArrayLike,
@@ -465,7 +465,7 @@ def admissible_mask(admissible: ArrayLike | None, shape: Shape) -> BoolArray:
     return checks.mask_array(admissible, "admissible", shape, "[S, A]", error=ModelError)
 
 
-def read_pairs(pairs: PairsLike, model: TabularModel, name: str) -> BoolArray:
+def read_pairs(pairs: PairsLike, model: PolicySpace, name: str) -> BoolArray:
     """Return pairs of states and actions as bool [S, A].
 
     ``pairs`` is a mapping from states to an action or to several, or pairs (state, action); None is no pair at all.
@@ -474,7 +474,8 @@ def read_pairs(pairs: PairsLike, model: TabularModel, name: str) -> BoolArray:
     if pairs is None:
         return mask
     given: Any = pairs
-    if isinstance(given, str | bytes) or not (hasattr(given, "items") or isinstance(given, Iterable)):
+    one = isinstance(given, str | bytes) or (isinstance(given, np.ndarray) and not given.ndim)
+    if one or not (hasattr(given, "items") or isinstance(given, Iterable)):
         message = f"{name} must be a mapping from states to actions, or pairs (state, action), got {given!r}"
         raise ParameterError(message, code="wrong-type", argument=name, value=given)
     listed: list[tuple[Any, Any]] = []
@@ -484,7 +485,7 @@ def read_pairs(pairs: PairsLike, model: TabularModel, name: str) -> BoolArray:
             listed += [(state, action) for action in (actions if several else [actions])]
     else:
         for pair in given:
-            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            if not isinstance(pair, tuple | list | np.ndarray) or getattr(pair, "ndim", 1) < 1 or len(pair) != 2:
                 message = f"{name} has {pair!r}, expected a pair (state, action)"
                 raise ParameterError(message, code="wrong-type", argument=name, value=pair)
             listed.append((pair[0], pair[1]))

@@ -16,6 +16,7 @@ from ..types import FloatArray
 if TYPE_CHECKING:
     import pandas
 
+BY_POSITION = "by position: state, action, next_state, reward, count (how often a row was seen)"
 _SHOWN = 5  # names in a line
 _ORDER = ("state", "action", "next_state", "reward", "count", "episode", "step", "duration", "group", "done")
 _READ_AS = {  # what columns mean whose name leaves it open
@@ -266,6 +267,8 @@ class LogSummary:
             lines.append(("dropped", f"{lost:,}: " + ", ".join(f"{n:,} {why}" for why, n in self.dropped.items())))
         if self.columns:
             lines.append(("columns", columns_text(self.columns, self.ignored)))
+        elif self.observations != self.used:
+            lines.append(("columns", BY_POSITION))
         if self.episodes is not None:
             lines.append(("episodes", f"{self.episodes:,}{self._starts()}"))
         if self.pooling is not None:

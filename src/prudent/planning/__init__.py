@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from ..display.explanation import ActionView, OutcomeView
 from .acting import policy_code
-from .base import Constraint, PlanningProblem
+from .base import AtMost, Constraint, OutOfSample, PlanningProblem, PolicySearch
 from .cluster import ClusterModel
 from .explain import Explanation
-from .objectives import Entropic, EVaR, Objective
+from .intervals import IntervalMDP
+from .learning import LearningPlan
+from .objectives import Entropic, EVaR, Objective, PosteriorRisk
 from .options import SolverOptions
 from .problem import BayesianRiskMDP
+from .robust import L1Ball, RobustMDP
 from .simplify import Rule, RuleList, Simplified
 from .solution import Solution
 from .solve import evaluate, solve
@@ -21,15 +24,23 @@ from .stay_close import log_policy
 
 __all__ = [
     "ActionView",
+    "AtMost",
     "BayesianRiskMDP",
     "ClusterModel",
     "Constraint",
     "EVaR",
     "Entropic",
     "Explanation",
+    "IntervalMDP",
+    "L1Ball",
+    "LearningPlan",
     "Objective",
+    "OutOfSample",
     "OutcomeView",
     "PlanningProblem",
+    "PolicySearch",
+    "PosteriorRisk",
+    "RobustMDP",
     "Rule",
     "RuleList",
     "Simplified",

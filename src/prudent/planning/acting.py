@@ -150,5 +150,18 @@ if __name__ == "__main__":
     import json
     import sys
 
-    print(act(json.loads(sys.argv[1])))
+    given = sys.argv[1] if len(sys.argv) == 2 else ""
+    usage = "give one observation as JSON: " + json.dumps({column["name"]: "..." for column in RULES["columns"]})
+    try:
+        observed = json.loads(given)
+    except ValueError as fault:
+        sys.exit(f"the observation is no JSON ({fault}); {usage}")
+    if not isinstance(observed, dict):
+        sys.exit(f"the observation is {observed!r}, expected an object; {usage}")
+    try:
+        print(act(observed))
+    except KeyError as fault:
+        sys.exit(f"the observation has no column {fault}; {usage}")
+    except (LookupError, ValueError) as fault:
+        sys.exit(str(fault))
 '''

@@ -46,7 +46,8 @@ from .components import Components, end_components
 from .ends import taken_pairs
 from .execute.executor import Executor
 from .fixed_point import Guess
-from .gain_iteration import NEAR_ONE, gain_by_stages, size_of
+from .gain_iteration import NEAR_ONE, SMALL_GAIN, Gains, gain_by_stages, size_of
+from .gain_policies import DIRECT, policy_gain
 from .known_problem import KnownProblem
 from .long_run import Bias, Known, bias_of, stationary_law
 from .newton import DIGITS, Iteration
@@ -74,15 +75,51 @@ def known_answer(rows: Known, options: SolverOptions, guess: Guess | None = None
     """Return the gains of a known model, the same in all states or not."""
     parts = rows.components()
     if parts.number == 1 and not parts.ends:
-        found = gain_by_stages(
-            rows.executor(), rows.executor, rows.admissible, None, options, size_of(rows.reward), guess
-        )
-        gain = np.full(rows.reward.shape[0], found.gain)
-        reason = found.end.reason
-        return Answer(
-            gain, found.error, found.actions, found.end.iterations, reason.converged, reason.message, reason.capped
-        )
+        return _one_gain(rows, options, size_of(rows.reward), guess)
     return _several_gains(rows, parts, options)
+
+
+def _one_gain(rows: Known, options: SolverOptions, scale: float, guess: Guess | None = None) -> Answer:
+    """Return the gain of a known model that has only one.
+
+    Where the iteration does not come to its tolerance soon, ``prudent.planning.gain_policies`` goes on, before all
+    that is left of the cap is spent or, in large models, after that.
+    """
+    direct = options.method == "newton" and options.device != "gpu"
+    small = direct and rows.reward.shape[0] <= DIRECT
+    begun = (rows.executor(), rows.executor, rows.admissible, None, options, scale)
+    found = gain_by_stages(*begun, guess, brief=small)
+    answer = _answered(found, rows)
+    if answer.converged or not direct or found.end.iterations >= options.cap:
+        return answer
+    tol = options.tol
+    aim = DIGITS * max(abs(found.gain), SMALL_GAIN * scale) if tol is None else tol
+    better = policy_gain(rows, found.actions, aim)
+    if better is not None and 0.5 * (better.high - better.low) <= max(aim, answer.error):
+        error = 0.5 * (better.high - better.low)
+        iterations = found.end.iterations + better.policies
+        ended = error <= aim
+        message = (
+            f"error bound {error:.2g} <= {aim:.2g} after {found.end.iterations} backups and {better.policies} policies"
+        )
+        if not ended:
+            message = (
+                f"error bound {error:.2g} is as small as rounding allows; {aim:.2g} would need more than 64-bit floats"
+            )
+        gain = np.full(rows.reward.shape[0], 0.5 * (better.low + better.high))
+        return Answer(gain, error, better.policy, iterations, ended, message)
+    if small and found.end.reason.capped:
+        again = gain_by_stages(*begun, Guess(found.relative, found.end.iterations))
+        return _answered(again, rows)
+    return answer
+
+
+def _answered(found: Gains, rows: Known) -> Answer:
+    """Return a constant gain as an answer."""
+    gain, reason = np.full(rows.reward.shape[0], found.gain), found.end.reason
+    return Answer(
+        gain, found.error, found.actions, found.end.iterations, reason.converged, reason.message, reason.capped
+    )
 
 
 def _several_gains(rows: Known, parts: Components, options: SolverOptions) -> Answer:
@@ -95,9 +132,9 @@ def _several_gains(rows: Known, parts: Components, options: SolverOptions) -> An
     gain[parts.of_state[alone]] = own[alone]
     for number in np.flatnonzero(~single).tolist():
         part = rows.restricted(parts.states(number), parts.inside)
-        found = gain_by_stages(part.executor(), part.executor, part.admissible, None, options, size_of(rows.reward))
-        gain[number], error = found.gain, max(error, found.error)
-        iterations, converged = iterations + found.end.iterations, converged and found.end.reason.converged
+        found = _one_gain(part, options, size_of(rows.reward))
+        gain[number], error = found.gain[0], max(error, found.error)
+        iterations, converged = iterations + found.iterations, converged and found.converged
     value, above = _quotient_values(rows, parts, gain, options)
     iterations += above.iterations
     gains = value[_quotient_state(parts)]

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from .._support.checks import finite_array
 from .._support.progress import Progress
 from ..errors import ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
+from ..risk.measures import CVaR
 from ..types import BoolArray, FloatArray, IntArray, PairsLike, RngLike
 from .execute.executor import Executor
 from .explain import Explanation
@@ -78,36 +80,128 @@ class RunnersUp(NamedTuple):
     gap: FloatArray
 
 
+@dataclass(frozen=True)
+class AtMost:
+    """A bound on a cost, for ``prudent.solve(costs=, at_most=)``.
+
+    Parameters
+    ----------
+    bound : float
+        What the discounted cost from the start may be at most.
+    risk : CVaR, optional
+        ``CVaR(alpha)`` bounds the mean of the expected cost over the worst ``1 - alpha`` of the posterior, where it
+        is highest. By default its expectation is bounded.
+
+    Raises
+    ------
+    ParameterError
+        If ``bound`` is no finite number, or ``risk`` is not a CVaR with a level from 0.
+
+    Examples
+    --------
+    >>> from prudent import CVaR
+    >>> from prudent.planning import AtMost
+    >>> AtMost(2.0, CVaR(0.9))
+    AtMost(bound=2.0, risk=CVaR(alpha=0.9))
+    """
+
+    bound: float
+    risk: CVaR | None = None
+
+    def __post_init__(self) -> None:
+        bound = finite_array(self.bound, "bound", ndim=0, error=ParameterError)
+        object.__setattr__(self, "bound", float(bound))
+        if self.risk is not None and (not isinstance(self.risk, CVaR) or self.risk.alpha < 0.0):
+            message = f"risk must be CVaR(alpha) with alpha >= 0, or None for the expected cost; got {self.risk!r}"
+            raise ParameterError(message, code="wrong-type", argument="risk", value=self.risk)
+
+    @property
+    def alpha(self) -> float:
+        """Level of the CVaR; 0 for the expectation."""
+        return 0.0 if self.risk is None else self.risk.alpha
+
+
 class Constraint(NamedTuple):
-    """What a bound on a cost leads to, see ``prudent.solve``.
+    """What bounds on costs lead to, see ``prudent.solve``.
 
     Attributes
     ----------
-    name : hashable
-        Name of the cost.
-    at_most, cost : float
-        The bound, and the cost of the policy from the start.
-    multiplier : float
-        Return that one unit of the bound is worth; 0 where the bound does not bind.
+    at_most : dict of AtMost
+        The bounds, by the names of the costs.
+    cost : dict of float
+        The costs of the mixture from the start: expectations, or CVaRs over the posterior where these are bounded.
+    multiplier : dict of float
+        Return that one unit of each bound is worth; 0 where a bound does not bind.
     objective_value : float
-        Return of the policy from the start.
+        Return of the mixture from the start.
     upper_bound, gap : float
-        No policy that keeps the bound earns more than ``upper_bound``; ``gap`` is the difference.
+        No policy that keeps the bounds earns more than ``upper_bound``; ``gap`` is the difference. With a CVaR this
+        bound is that of somebody who knows the model of each draw, which no policy may reach.
     policies : tuple of ndarray of int of shape (S,)
-        Two deterministic policies: one of them, chosen once at the beginning, is optimal too.
+        Deterministic policies, at most one more than there are costs: one of them is chosen once, at the beginning.
     probabilities : tuple of float
         With these probabilities.
+    draws : int
+        Draws of the posterior that returns and costs are taken over; 0 if they are of one model.
     """
 
-    name: Any
-    at_most: float
-    cost: float
-    multiplier: float
+    at_most: dict[Any, AtMost]
+    cost: dict[Any, float]
+    multiplier: dict[Any, float]
     objective_value: float
     upper_bound: float
     gap: float
-    policies: tuple[IntArray, IntArray]
-    probabilities: tuple[float, float]
+    policies: tuple[IntArray, ...]
+    probabilities: tuple[float, ...]
+    draws: int = 0
+
+
+class OutOfSample(NamedTuple):
+    """What a policy is worth under fresh draws of a posterior, which it was not chosen by.
+
+    Attributes
+    ----------
+    value, error : float
+        The risk of its returns, and the standard error of that number.
+    draws : int
+        Number of fresh draws.
+    """
+
+    value: float
+    error: float
+    draws: int
+
+
+class PolicySearch(NamedTuple):
+    """How the best policy for a ``PosteriorRisk`` was searched for.
+
+    Attributes
+    ----------
+    upper_bound, gap : float
+        No policy that was allowed is worth more under the draws; ``gap`` is what the policy found may lack.
+    draws, nodes : int
+        Number of models, and of sets of policies that were bounded.
+    seconds : float
+        Time of the search.
+    root_bounds : dict
+        Upper bounds before anything was split, by name.
+    returns : ndarray of shape (N,)
+        Return of the policy in each model.
+    out_of_sample : OutOfSample or None
+        What the policy is worth under fresh draws; None where the problem was made from draws.
+    resume : callable
+        Goes on with the search, see ``Solution.resume``.
+    """
+
+    upper_bound: float
+    gap: float
+    draws: int
+    nodes: int
+    seconds: float
+    root_bounds: dict[str, float]
+    returns: FloatArray
+    out_of_sample: OutOfSample | None
+    resume: Any
 
 
 class Ended(NamedTuple):

@@ -25,6 +25,8 @@ from .._numerics.compile import kernel, over_rows
 from .._support.checks import FloatArray
 
 DENSE = 300  # chains of up to this many states are solved by elimination
+FILLED = 0.05  # share of entries above which a chain is eliminated as a dense matrix
+LARGEST_FILLED = 5_000  # states up to which it is
 MAX_PRODUCTS = 2_000  # products with P in one iterative solve
 FAST_SWEEP = 0.7  # a sweep that shrinks the variation of the residual by less than this makes way for BiCGStab
 LONG_CHAIN = 1_000_000  # entries of a chain whose solve Ctrl-C should be able to interrupt
@@ -48,7 +50,14 @@ class Chain(NamedTuple):
         """Return the chain with another reward [S]."""
         return self._replace(reward=reward)
 
-    def values(self, discount: float, guess: FloatArray, target: float, conservative: bool) -> FloatArray:
+    def values(
+        self,
+        discount: float,
+        guess: FloatArray,
+        target: float,
+        conservative: bool,
+        products: int = MAX_PRODUCTS,
+    ) -> FloatArray:
         """Return the values of the chain, or ``guess`` where they are not finite.
 
         Up to ``DENSE`` states by elimination, beyond that from ``guess`` on to ``target``, see ``chain_values``.
@@ -63,9 +72,19 @@ class Chain(NamedTuple):
                 return guess
         else:
             answer = guess.copy()
-            inner = (self, discount, answer, target, conservative, MAX_PRODUCTS)
+            inner = (self, discount, answer, target, conservative, products)
             over_rows(lambda *_: chain_values(*inner), 1, 1, long=self.data.size > LONG_CHAIN)
         return answer if np.isfinite(answer).all() else guess
+
+
+def is_filled(size: int, entries: int) -> bool:
+    """Return whether a chain with so many states and transitions is eliminated as a dense matrix."""
+    return size <= LARGEST_FILLED and entries > FILLED * size * size
+
+
+def most_products(size: int, entries: int) -> int:
+    """Return the products with P after which a chain is better eliminated, if it is known how."""
+    return max(20, size // 10) if is_filled(size, entries) else MAX_PRODUCTS
 
 
 def sparse_elimination(matrix: sparse.csr_array, reward: FloatArray, discount: float = 1.0) -> FloatArray:
@@ -75,7 +94,10 @@ def sparse_elimination(matrix: sparse.csr_array, reward: FloatArray, discount: f
     """
     from scipy.sparse.linalg import splu
 
-    one = sparse.eye_array(reward.size, format="csc")
+    size = reward.size
+    if is_filled(size, matrix.nnz):
+        return np.asarray(np.linalg.solve(np.eye(size) - discount * matrix.toarray(), reward))
+    one = sparse.eye_array(size, format="csc")
     steps = matrix.tocsc()
     return np.asarray(splu(one - (steps if discount == 1.0 else discount * steps)).solve(reward))
 

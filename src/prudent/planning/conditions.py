@@ -9,11 +9,12 @@ range [low, high) of a number; a condition that cuts through the range of a stat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.checks import items_of
 from ..errors import ModelError, ParameterError
 from ..types import BoolArray, FloatArray
 
@@ -58,11 +59,12 @@ def read_columns(columns: Any, model: Any) -> list[Column]:
     if columns is None:
         return found
     known = {column.name: column for column in found}
-    for name in columns:
-        if name not in known:
+    names = items_of(columns, "columns")
+    for name in names:
+        if not isinstance(name, str) or name not in known:
             message = f"columns has {name!r}, expected some of {', '.join(map(repr, known))}, or values by state"
             raise ParameterError(message, code="unknown-option", argument="columns", value=name)
-    return [known[name] for name in columns]
+    return [known[name] for name in names]
 
 
 def _summary_of(model: Any) -> Any:
@@ -77,7 +79,7 @@ def _given(name: str, values: Any, states: Sequence[Any]) -> Column:
     if isinstance(values, Mapping):
         listed = [values.get(state) for state in states]
     else:
-        listed = list(values)
+        listed = items_of(values, f"columns[{name!r}]")
         if len(listed) != len(states):
             message = f"columns[{name!r}] has {len(listed)} values, expected one for each of {len(states)} states"
             raise ParameterError(message, code="wrong-length", argument="columns", value=len(listed))
@@ -87,6 +89,9 @@ def _given(name: str, values: Any, states: Sequence[Any]) -> Column:
 def _column(name: str, listed: list[Any]) -> Column:
     """Return numbers as a number column, anything else as categories."""
     plain = [value.item() if isinstance(value, np.generic) else value for value in listed]
+    if not all(isinstance(value, Hashable) for value in plain):
+        message = f"columns[{name!r}] must hold numbers or names, got {plain!r}"[:300]
+        raise ParameterError(message, code="wrong-type", argument="columns")
     if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in plain):
         numbers = np.array([math.nan if value is None else float(value) for value in plain])
         return NumberColumn(name, numbers, numbers)

@@ -14,7 +14,8 @@ import numpy as np
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
 from ..models.uncertain import UncertainMDP
-from ..risk import CertaintyEquivalent
+from ..risk import CertaintyEquivalent, RiskMeasure
+from ..risk.equivalents import refuse_unlawful
 from ..types import FloatArray, IntArray
 from .chain import Chain
 from .draw_blocks import GivenDraws, SlotDraws
@@ -33,12 +34,14 @@ class EquivalentDrawRows(OutcomeRows):
         self,
         model: UncertainMDP,
         theta: SlotDraws | GivenDraws,
-        risk: CertaintyEquivalent,
+        risk: RiskMeasure,
         reward_draws: FloatArray | None = None,
         leaks: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         """Arguments as for ``DrawRows``."""
         super().__init__(model)
+        if isinstance(risk, CertaintyEquivalent):
+            refuse_unlawful(risk, theta.n)
         self.leaks = self._with_draws(leaks)
         self.theta, self.risk = theta, risk
         self.rewards = np.zeros((0, 0))
@@ -56,8 +59,11 @@ class EquivalentDrawRows(OutcomeRows):
                 some = mine[i : i + most]
                 draws = Draws(self.theta.block(block), offset, self.rewards, np.zeros(0), False)
                 z = np.empty((some.size, self.theta.n))
-                size = _draw_values(pairs[some], self.entries, draws, self.theta.n, later, z)
-                yield some, draws, z.T, size
+                yield some, draws, z.T, self._values(pairs[some], draws, later, z)
+
+    def _values(self, pairs: IntArray, draws: Draws, later: FloatArray, z: FloatArray) -> float:
+        """Write Z of each draw into z [pairs, N]; return the largest magnitude of a term."""
+        return float(_draw_values(pairs, self.entries, draws, self.theta.n, later, z))
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``: one task, since the measure may be a Python function."""
@@ -105,6 +111,7 @@ class EquivalentDirichletRows(OutcomeRows):
     def __init__(self, model: UncertainMDP, counts: FloatArray, risk: CertaintyEquivalent) -> None:
         """``counts`` [B, K], 0 for an impossible outcome."""
         super().__init__(model)
+        refuse_unlawful(risk, self.longest)
         self.counts = self.entries.pack(counts)
         self.risk = risk
 

@@ -261,6 +261,35 @@ def explain_known(model: MDP, state: int, chosen: int, q: FloatArray) -> Explana
     return _explanation(model, state, views, alpha=None, risk="value")
 
 
+def explain_sets(
+    model: UncertainMDP,
+    theta: FloatArray,
+    chances: FloatArray,
+    starts: IntArray,
+    value: FloatArray,
+    state: int,
+    chosen: int,
+    risk: str,
+) -> Explanation:
+    """Return the explanation of sets of probabilities with centre ``theta`` [B, K].
+
+    ``chances`` are what nature chooses, those of the i-th admissible action from ``starts[i]`` on.
+    """
+    rows = _StateRows(model, None, value, state, chosen)
+    entries, views = model.entries, []
+    for i, b in enumerate(rows.sources.tolist()):
+        own = np.zeros(model.n_outcomes)
+        own[entries.outcome[entries.begin[b] : entries.begin[b + 1]]] = chances[starts[i] : starts[i + 1]]
+        worth, centre = rows.worth[i], theta[b]
+        shown = np.flatnonzero((centre > 0.0) | (own > 0.0))
+        outcomes = [rows.outcome(i, int(k), centre, own) for k in shown]
+        ordered = tuple(sorted(outcomes, key=lambda view: (-view.contribution, -view.probability)))
+        name = model.actions[rows.actions[i]]
+        view = ActionView(name, i == rows.best, float(own @ worth), float(centre @ worth), outcomes=ordered)
+        views.append(view)
+    return _explanation(model, state, views, alpha=None, risk=risk)
+
+
 def explain_exact(
     model: UncertainMDP, posterior: DirichletPosterior, alpha: float, value: FloatArray, state: int, chosen: int
 ) -> Explanation:
@@ -325,11 +354,13 @@ def explain_sampled(
     state: int,
     chosen: int,
     alpha: float | None,
+    inner: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]] | None = None,
 ) -> Explanation:
     """Return the explanation from posterior draws.
 
     ``theta`` are draws [N, B', K] of the sources of the state, ascending; ``rewards``, if there are any, draws
-    [N, S, A] of unknown rewards; ``posterior`` is the posterior behind the draws, if it is known.
+    [N, S, A] of unknown rewards; ``posterior`` is the posterior behind the draws, if it is known. ``inner(theta, y)``
+    returns the risk over outcomes [N] and their weights in it [N, K], where that is not the mean.
     """
     rows = _StateRows(model, posterior, value, state, chosen)
     index = np.unique(rows.sources, return_inverse=True)[1]
@@ -338,9 +369,10 @@ def explain_sampled(
     views = []
     for i in range(rows.actions.size):
         own = theta[:, index[i]]
-        z = own @ rows.worth[i] + extra[:, i]
+        inside, tail = (own @ rows.worth[i], own) if inner is None else inner(own, rows.worth[i])
+        z = inside + extra[:, i]
         numbers = {"value": float(risk(z)), "mean": z.mean(), "sd": z.std()}
-        views.append(rows.view(i, np.quantile(z, QUANTILES), own.mean(axis=0), risk.gradient(z) @ own, **numbers))
+        views.append(rows.view(i, np.quantile(z, QUANTILES), own.mean(axis=0), risk.gradient(z) @ tail, **numbers))
     return _explanation(model, state, views, alpha=alpha, risk=repr(risk), draws=n)
 
 

@@ -14,6 +14,7 @@ from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..types import FloatArray, PolicyLike
 from .base import DeferredQ, PlanningProblem, with_terminal_values
+from .ends import taken_pairs
 from .execute.executor import Executor
 from .newton import DIGITS, End, Iteration
 from .options import SolverOptions
@@ -113,9 +114,11 @@ def solve_operator(
     message = end.reason.message
     if measured > 0.0:
         message += f"; the lines that replace the distortion add {measured:.2g}, which more pieces make smaller"
+    actions = np.asarray(at.actions)
+    message += operator.remark(value, taken_pairs(actions, model.n_actions))
     return Solution(
         value=value,
-        policy=np.asarray(at.actions),
+        policy=actions,
         q_source=q,
         residual=at.residual,
         error_bound=end.error + measured,

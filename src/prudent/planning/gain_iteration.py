@@ -17,7 +17,7 @@ from .._numerics.compensated import EPS
 from ..errors import ModelError
 from ..types import BoolArray, FloatArray
 from .certificate import Point
-from .chain import DENSE, Chain, sparse_elimination
+from .chain import DENSE, Chain, most_products, sparse_elimination
 from .execute.executor import Executor
 from .fixed_point import Guess, on_device
 from .newton import SURE_FAILURES, End, Iteration
@@ -28,6 +28,7 @@ FIRST_GAPS = (1e-4, 1e-6, 1e-8)  # 1 - discount of the first guess, and of later
 FIRST_DIGITS = 1e-3  # relative tolerance of the first guess
 FIRST_BACKUPS = 20  # cap of its backups; later ones may use all that are left
 ATTEMPT = 60  # backups from a first guess, before another is tried
+BRIEF = 12  # backups from a first guess, before policies are solved for instead
 SMALL_GAIN = 1e-2  # of the largest reward: smaller gains are wanted to fewer digits
 
 
@@ -58,7 +59,7 @@ class _Solved(Iteration):
         size = chain.reward.size
         matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(size, size))
         if not self._narrow:
-            step = chain.values(discount, guess, target, True)
+            step = chain.values(discount, guess, target, True, most_products(size, matrix.nnz))
             self._narrow = bool(np.ptp(chain.reward + discount * (matrix @ step) - step) > 4.0 * target)
         return sparse_elimination(matrix, chain.reward, discount) if self._narrow else step
 
@@ -161,8 +162,8 @@ def first_guess(executor: Executor, admissible: BoolArray, actions: Any, cap: in
     iteration.digits, iteration.iterations = FIRST_DIGITS, start.iterations
     with np.errstate(over="ignore", invalid="ignore"):
         end = iteration.to_tolerance(start.value, None, cap, newton=True)
-    value = np.asarray(end.point.moved(end.shift))
-    value = value - 0.5 * (value.min() + value.max())
+        value = np.asarray(end.point.moved(end.shift))
+        value = value - 0.5 * (value.min() + value.max())
     return Guess(value if np.isfinite(value).all() else start.value, end.iterations)
 
 
@@ -174,20 +175,24 @@ def gain_by_stages(
     options: SolverOptions,
     scale: float,
     guess: Guess | None = None,
+    brief: bool = False,
 ) -> Gains:
-    """Return the gain, from first guesses at discounts closer and closer to 1; ``near(discount)`` is their operator."""
-    found = None
+    """Return the gain, from first guesses at discounts closer and closer to 1; ``near(discount)`` is their operator.
+
+    A ``brief`` search ends after a few backups from the first guess.
+    """
+    found, attempt = None, BRIEF if brief else ATTEMPT
     for gap in FIRST_GAPS:
         last = gap == FIRST_GAPS[-1]
-        cap = options.cap if last else min(options.cap, ATTEMPT)
+        cap = options.cap if last else min(options.cap, attempt)
         if guess is None or found is not None:
             rough = near(1.0 - gap)
             if rough is not None:
                 most = min(FIRST_BACKUPS, options.cap - 1) if found is None else options.cap
                 guess = first_guess(on_device(rough, options), admissible, actions, most, guess)
-                cap = min(options.cap, max(cap, guess.iterations + ATTEMPT))
+                cap = min(options.cap, max(cap, guess.iterations + attempt))
         found = constant_gain(operator, admissible, actions, replace(options, max_iterations=cap), scale, guess)
-        if not found.end.reason.capped or cap == options.cap:
+        if brief or not found.end.reason.capped or cap == options.cap:
             break
         guess = Guess(found.relative, found.end.iterations)
     assert found is not None

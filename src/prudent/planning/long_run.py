@@ -12,7 +12,7 @@ from .._numerics.compensated import EPS
 from ..errors import ModelError
 from ..models.mdp import MDP
 from ..types import BoolArray, FloatArray, IntArray
-from .chain import DENSE, MAX_PRODUCTS, Chain, chain_values, sparse_elimination
+from .chain import DENSE, Chain, chain_values, most_products, sparse_elimination
 from .components import Components, end_components
 from .execute.threads import Threads
 from .gain_iteration import NEAR_ONE
@@ -172,7 +172,7 @@ def _until_reference(matrix: sparse.csr_array, reward: FloatArray) -> FloatArray
     value, rest = np.zeros(size), reward
     for _ in range(4):  # each from the residual of the one before
         step, target = np.zeros(size), 1e-12 * float(abs(rest).max())
-        chain_values(Chain(*rows, rest), 1.0, step, target, False, MAX_PRODUCTS)
+        chain_values(Chain(*rows, rest), 1.0, step, target, False, most_products(size, matrix.nnz))
         if abs(rest + matrix @ step - step).max() > 0.1 * abs(rest).max():
             return sparse_elimination(matrix, reward)
         value = value + step
@@ -195,7 +195,7 @@ def stationary_law(matrix: sparse.csr_array) -> tuple[FloatArray, float]:
     else:
         back = matrix.T.tocsr()
         chain = back.indptr.astype(np.int64), back.indices.astype(np.int32), back.data
-        law, before = np.full(size, 1.0 / size), np.inf
+        law, before, products = np.full(size, 1.0 / size), np.inf, most_products(size, matrix.nnz)
         for _ in range(LAW_STEPS):
             rest = back @ law - law
             rest -= rest.mean()
@@ -204,7 +204,7 @@ def stationary_law(matrix: sparse.csr_array) -> tuple[FloatArray, float]:
                 break
             before = total
             step = np.zeros(size)
-            chain_values(Chain(*chain, rest), NEAR_ONE, step, 1e-6 * float(abs(rest).max()), False, MAX_PRODUCTS)
+            chain_values(Chain(*chain, rest), NEAR_ONE, step, 1e-6 * float(abs(rest).max()), False, products)
             if abs(rest + NEAR_ONE * (back @ step) - step).max() > 0.1 * abs(rest).max():
                 step = sparse_elimination(back, rest, NEAR_ONE)
             law = law + step

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._numerics.entropic import entropic_mean
-from .._support.checks import finite_array, non_negative_array, require_shape, risk_level
+from .._support.checks import finite_array, instance_of, non_negative_array, require_shape, risk_level
 from ..errors import DataError, ParameterError
+from ..risk import RiskMeasure
 from ..types import ArrayLike, FloatArray
 
 
@@ -169,6 +170,57 @@ class EVaR(Objective):
         scratch = np.empty(values.size)
         _, best = best_beta(lambda beta: float(entropic_mean(values, chances, beta, scratch)), self.price, spread)
         return max(low, best)  # the limit of large beta, where the worst is that likely
+
+
+@dataclass(frozen=True)
+class PosteriorRisk(Objective):
+    """Risk of the return over the posterior: one model is true and stays, and one policy is chosen for all of them.
+
+    In each model the return is its expected discounted sum from the start. The risk is that of these returns over the
+    models of the posterior, taken once, where the nested risk of ``BayesianRiskMDP`` is taken anew at every step. It is
+    the question "what is the policy with the best worst tenth?".
+
+    Parameters
+    ----------
+    risk : RiskMeasure
+        Measure of the returns over the posterior, e.g. ``CVaR(0.9)``, ``Mean()`` or ``VaR(0.9)``.
+    randomised : bool, default=False
+        Whether policies may choose at random. They start from the best deterministic policy and are never worse. The
+        upper bound is then that of all policies, which cannot be lowered by search.
+
+    Raises
+    ------
+    ParameterError
+        If ``risk`` is no risk measure.
+
+    See Also
+    --------
+    prudent.solve : Finds the best policy for it, with an upper bound.
+
+    Examples
+    --------
+    Action 1 is better on average, but little is known of it:
+
+    >>> import prudent as pr
+    >>> model = pr.UncertainMDP.direct([[0.0, 0.0], [1.0, 1.0]], discount=0.9)
+    >>> problem = pr.BayesianRiskMDP(model, [[60, 40], [1, 1], [50, 50], [60, 40]], alpha=0)
+    >>> best = pr.solve(problem, objective=pr.PosteriorRisk(pr.CVaR(0.9)), start=0, draws=200, rng=1)
+    >>> best.policy.tolist(), best.converged, best.upper_bound - best.objective_value < 1e-6
+    ([0, 0], True, True)
+    """
+
+    risk: RiskMeasure
+    randomised: bool = False
+
+    def __post_init__(self) -> None:
+        instance_of(self.risk, "risk", RiskMeasure, "; CVaR(0.9) is one")  # type: ignore[type-abstract]
+        instance_of(self.randomised, "randomised", bool)
+
+    def of(self, values: FloatArray, chances: FloatArray) -> float:  # noqa: D102
+        if np.ptp(chances) > 0.0:
+            message = "weights must be equal: the draws of a posterior are equally likely"
+            raise DataError(message, code="value-range", argument="weights")
+        return float(self.risk(values))
 
 
 def best_beta(

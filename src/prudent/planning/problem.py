@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Self, TypeAlias, Unpack, cast
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, Self, Unpack, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import generator, instance_of, one_of, refuse, require_shape, whole_number
+from .._support.checks import generator, instance_of, refuse, require_shape, whole_number
 from ..data.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.base import held
@@ -29,26 +31,15 @@ from .execute.executor import Executor
 from .execute.threads import Threads
 from .explain import Explanation, draws_of_sources, explain_exact, explain_sampled
 from .from_draws import DrawsLike, check_draws, models_of_table, read_draws
+from .learning import LearningPlan, learning_plan
+from .luck_rows import LuckDrawRows, inner_values, knows_luck, luck_of, luck_rows
 from .noisy_rows import NoisyRows
 from .options import SolverOptions
 from .row_risks import DirichletRows, DrawRows, MeanRows
 from .solution import Solution
 from .solve import ControlKeywords, SolveKeywords, evaluate, solve
 from .undiscounted import ended_uncertain
-
-RewardsLike: TypeAlias = "NormalPosterior | BetaPosterior | str | None"
-"""Unknown mean rewards [S, A]: a posterior; None for those of the model; "certain" for none."""
-
-
-def unknown_rewards(model: UncertainMDP, given: RewardsLike) -> NormalPosterior | BetaPosterior | None:
-    """Return the posterior of mean rewards that an argument ``reward_posterior`` stands for, or None."""
-    if isinstance(given, str):
-        one_of(given, "reward_posterior", ("certain",))
-        return None
-    found = model.reward_posterior if given is None else given
-    if found is not None:
-        require_shape(found.mean(), "reward_posterior", model.admissible.shape, "[S, A]", error=PosteriorError)
-    return found
+from .unknown_rewards import RewardsLike, unknown_rewards
 
 
 class BayesianRiskMDP(PlanningProblem):
@@ -77,6 +68,11 @@ class BayesianRiskMDP(PlanningProblem):
         (``model.reward_posterior``, which ``from_log`` makes where rewards of the same transition vary); "certain"
         ignores these. Normal ones are exact for CVaR and its mixtures; others need ``draws``. Terminal and absorbing
         states (never left, whatever the action) earn no such reward, unless there are no others.
+    outcome_risk : RiskMeasure, optional
+        Risk over the outcome of a step, within each model that is possible: ``CVaR`` of either sign, a mixture of
+        CVaRs, or ``prudent.risk.EntropicRisk``. V(s) = rho( sigma( r + gamma V(s') ) ): rho over the posterior, sigma
+        over the outcome. By default the mean. It is exact for CVaRs at level 0 of the posterior, or if no source has
+        more than two outcomes; else it needs ``draws``.
     draws : array_like of shape (N, B, K), DataArray, Dataset or ArviZ object, optional
         Posterior draws instead of a posterior. An xarray object has dimensions chain and draw (and source, outcome).
         Every solution is then the one for these draws.
@@ -125,6 +121,7 @@ class BayesianRiskMDP(PlanningProblem):
         *,
         risk: RiskMeasure | None = None,
         reward_posterior: RewardsLike = None,
+        outcome_risk: RiskMeasure | None = None,
         draws: DrawsLike | None = None,
         variable: str | None = None,
     ) -> None:
@@ -132,6 +129,7 @@ class BayesianRiskMDP(PlanningProblem):
         self.model = instance_of(model, "model", UncertainMDP, hint, error=ModelError)
         self.risk: RiskMeasure = measure_of(alpha, risk)
         self.alpha: float | None = self.risk.alpha if isinstance(self.risk, CVaR) else None
+        self.outcome_risk, self._luck = outcome_risk, luck_of(outcome_risk)
         if (posterior is None) == (draws is None):
             message = "give either posterior or draws, and not both"
             raise ParameterError(
@@ -145,6 +143,9 @@ class BayesianRiskMDP(PlanningProblem):
             self.draws = read_draws(draws, model, variable)
             self._given = self._packed(self.draws)
         else:
+            if not isinstance(posterior, DirichletPosterior) and hasattr(posterior, "sample"):
+                message = f"posterior is {posterior!r}, no Dirichlet; give draws=posterior.sample(1000, rng)"
+                raise PosteriorError(message, code="wrong-type", argument="posterior", value=posterior)
             counts = cast(npt.ArrayLike, posterior)
             given = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(counts)
             self.posterior = self._fitting(given)
@@ -167,7 +168,9 @@ class BayesianRiskMDP(PlanningProblem):
     @property
     def risk_name(self) -> str:  # type: ignore[override]
         """The risk measure as code."""
-        return repr(self.risk)
+        return (
+            repr(self.risk) if self._luck is None else f"{self.risk!r} over models, {self.outcome_risk!r} over outcomes"
+        )
 
     @classmethod
     def from_table(
@@ -220,9 +223,25 @@ class BayesianRiskMDP(PlanningProblem):
         model, theta = models_of_table(table, states, actions, discount, held(terminal), columns)
         return cls(model, alpha=alpha, risk=risk, draws=theta)
 
+    @overload
     def solve(
-        self, draws: npt.ArrayLike | None = None, rng: RngLike = None, **keywords: Unpack[ControlKeywords]
-    ) -> Solution:
+        self,
+        draws: npt.ArrayLike | None = None,
+        rng: RngLike = None,
+        *,
+        learning: Literal[False] = False,
+        **keywords: Unpack[ControlKeywords],
+    ) -> Solution: ...
+    @overload
+    def solve(self, *, learning: Literal[True], **keywords: Unpack[ControlKeywords]) -> LearningPlan: ...
+    def solve(
+        self,
+        draws: npt.ArrayLike | None = None,
+        rng: RngLike = None,
+        *,
+        learning: bool = False,
+        **keywords: Unpack[ControlKeywords],
+    ) -> Solution | LearningPlan:
         """Compute the optimal Bayesian-risk values and policy.
 
         Parameters
@@ -231,6 +250,11 @@ class BayesianRiskMDP(PlanningProblem):
             Posterior draws. By default the risk is evaluated exactly.
         rng : int or numpy.random.Generator, optional
             Seed or generator for ``draws``.
+        learning : bool, default=False
+            With a horizon: update the posterior on the way, so that the plan values what it will learn. Takes ``tol``,
+            ``horizon``, ``terminal_value``, ``exclude`` and ``start``, where the plan begins (by default any state that
+            is not terminal). With a number of ``draws`` a plan that is too large is exact for its first steps, and
+            bounded from below and above after that.
         **keywords : dict
             ``tol``, ``horizon``, ``terminal_value``, ``objective``, ``exclude``, ``baseline``, ``min_visits``,
             ``epsilon``, ``initial_value``, ``threads``, ``client``, ``options``, ``method``, ``sweeps``,
@@ -238,10 +262,19 @@ class BayesianRiskMDP(PlanningProblem):
 
         Returns
         -------
-        Solution
-            As ``prudent.solve`` returns it.
+        Solution or LearningPlan
+            As ``prudent.solve`` returns it; with ``learning`` a plan whose actions depend on what was observed.
+
+        Raises
+        ------
+        ParameterError
+            If a plan that learns has no horizon or too many nodes, or the problem is not one of a Dirichlet posterior
+            with known rewards and a risk measure that is evaluated exactly.
         """
-        return solve(self, draws=draws, rng=rng, **keywords)
+        if not learning:
+            return solve(self, draws=draws, rng=rng, **keywords)
+        exact = self.posterior if self.is_exact and self.reward_posterior is None and self._luck is None else None
+        return learning_plan(self, exact, self.risk, {"draws": draws, "rng": rng, **keywords})
 
     def evaluate(
         self,
@@ -308,7 +341,7 @@ class BayesianRiskMDP(PlanningProblem):
         ModelError
             If the process may go on for ever.
         """
-        equivalent = isinstance(self.risk, CertaintyEquivalent)
+        equivalent = isinstance(self.risk, CertaintyEquivalent) or (self._luck is not None and not self._luck.cautious)
         if equivalent or (np.diff(self.risk.lowest_weights(1_000)) > 1e-12).any():
             message = f"horizon must be given: at discount 1 {self.risk!r} has no endless value, it is not coherent"
             raise ParameterError(message, code="missing-argument", argument="horizon")
@@ -355,7 +388,7 @@ class BayesianRiskMDP(PlanningProblem):
         """
         from .cluster import cluster_operator
 
-        exact = self.is_exact and self.reward_posterior is None
+        exact = self.is_exact and self.reward_posterior is None and self._luck is None
         if draws is not None or rng is not None or not exact or self.alpha is None or self.alpha < 0.0:
             message = (
                 "client is for exact solves of CVaR at levels of at least 0 under a Dirichlet posterior, with rewards "
@@ -385,7 +418,7 @@ class BayesianRiskMDP(PlanningProblem):
 
     @property
     def is_mean(self) -> bool:  # noqa: D102
-        return self.alpha == 0.0 and self.draws is None
+        return self.alpha == 0.0 and self.draws is None and self._luck is None
 
     @property
     def mean_roundings(self) -> float:  # noqa: D102
@@ -421,7 +454,8 @@ class BayesianRiskMDP(PlanningProblem):
         Explanation
             The explanation.
         """
-        if self.draws is None and self.is_exact and self.alpha is not None and self.reward_posterior is None:
+        plain = self.reward_posterior is None and self._luck is None
+        if self.draws is None and self.is_exact and self.alpha is not None and plain:
             assert self.posterior is not None
             return explain_exact(self.model, self.posterior, self.alpha, value, state, chosen)
 
@@ -432,7 +466,11 @@ class BayesianRiskMDP(PlanningProblem):
             assert self.posterior is not None
             posterior, theta = self.posterior, draws_of_sources(self.posterior, sources)
         rewards = self._reward_draws(theta.shape[0], np.random.default_rng(1))  # the same question has the same answer
-        return explain_sampled(self.model, self.risk, theta, rewards, posterior, value, state, chosen, self.alpha)
+        of = (self.model, self.risk, theta, rewards, posterior, value, state, chosen)
+        if self._luck is None:
+            return explain_sampled(*of, self.alpha)
+        found = explain_sampled(*of, None, inner=partial(inner_values, self._luck))
+        return replace(found, risk=self.risk_name)
 
     def _packed(self, theta: FloatArray) -> tuple[GivenDraws, tuple[float, float]]:
         """Return checked draws [N, B, K] by slots, and bounds on what their rows lack to sum to one."""
@@ -445,11 +483,14 @@ class BayesianRiskMDP(PlanningProblem):
         if self.posterior is None or isinstance(self.reward_posterior, BetaPosterior):
             return False
         if isinstance(self.risk, CertaintyEquivalent):
-            return self.risk.knows_dirichlet and self.reward_posterior is None
+            return self.risk.knows_dirichlet and self.reward_posterior is None and self._luck is None
         try:
             form = form_of(self.risk)
         except ParameterError:
             return False
+        if self._luck is not None:
+            certain = self.reward_posterior is None and self.risk.gap == 0.0
+            return certain and knows_luck(self.posterior.counts, form, self._luck)
         return self.reward_posterior is None or not (form.quantile or self.risk.gap > 0.0)
 
     def mean_mdp(self) -> MDP:
@@ -550,6 +591,9 @@ class BayesianRiskMDP(PlanningProblem):
             message = f"rng is only used with a number of draws; omit it {reason}"
             raise ParameterError(message, code="conflicting-arguments", argument="rng")
         if draws is None and self.posterior is not None:
+            if self._luck is not None:
+                exact = self.posterior.counts if self.is_exact else None
+                return Threads(luck_rows(model, exact, self.risk, self.outcome_risk, self._luck), workers)
             if isinstance(self.risk, CertaintyEquivalent) and self.risk.knows_dirichlet:
                 if self.reward_posterior is not None:
                     return Threads(self._noisy_rows(self.posterior), workers)
@@ -573,6 +617,8 @@ class BayesianRiskMDP(PlanningProblem):
             rounding = (model.n_outcomes + 4.0) * EPS  # of the division by the total
             leaks = (-rounding, rounding)
         rewards = self._reward_draws(made.n, random)
+        if self._luck is not None:
+            return Threads(LuckDrawRows(model, made, self.risk, self._luck, rewards, leaks), workers)
         if isinstance(self.risk, CertaintyEquivalent):
             return Threads(EquivalentDrawRows(model, made, self.risk, rewards, leaks), workers)
         return Threads(DrawRows(model, made, self.risk, rewards, leaks), workers)

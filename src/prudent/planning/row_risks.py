@@ -76,6 +76,10 @@ class RowRisk(ABC):
         """
         return 0.0
 
+    def note(self, value: FloatArray, pairs: IntArray) -> str:
+        """Return what the message of a solution should say of these rows, the pairs of its policy."""
+        return ""
+
     @abstractmethod
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """Yield the tasks that write Q(s, a) at ``value`` into ``q`` [S*A] for ``pairs``.

@@ -193,6 +193,21 @@ class Simplified:
         columns["text"] = [" ".join(each.sentences()) for each in self.lists]
         return pandas.DataFrame(columns)
 
+    def record(self) -> dict[str, Any]:
+        """Return the rules and what they lose, as a dict for JSON.
+
+        Returns
+        -------
+        dict
+            Keys sentences, value (of the whole policy), mean_loss, worst_loss, states_differ, time_differs, and curve,
+            the rows of ``to_pandas``.
+        """
+        best = self.best
+        names = ("mean_loss", "worst_loss", "states_differ", "time_differs")
+        record: dict[str, Any] = {"sentences": self.sentences(), "value": self.value}
+        record |= {name: getattr(best, name) for name in names}
+        return record | {"curve": self.to_pandas().to_dict("records")}
+
     def figure(self) -> Figure:
         """Return the figure of ``plot`` as panels for a page.
 

@@ -1,7 +1,6 @@
 """The result of a solver: values, a policy and a certificate, labelled by the names of the model.
 
-There is one class for all solvers. A solution for a horizon has a time axis; a solution of an objective says what the
-objective is worth. A solution never solves anything: what needs another solve is passed to it.
+A solution for a horizon has a time axis, one of an objective says what the objective is worth. It solves nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +21,12 @@ from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike, RngLike, StartLike
 from .acting import act, names_of
-from .base import Constraint, DeferredQ, PlanningProblem, RunnersUp
+from .base import Constraint, DeferredQ, PlanningProblem, PolicySearch, RunnersUp
+from .certificate_file import Certifiable
 from .explain import Explanation
 from .objectives import Objective
-from .solution_tables import dataset_of, panels_of, record_of, table_of
+from .solution_page import Reported
+from .solution_tables import dataset_of, explanation_of, panels_of, q_of, record_of, runners_up_of, table_of
 from .stay_close import Allowed
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Solution:
+class Solution(Reported, Certifiable):
     """Values and a policy with a certificate, as ``prudent.solve`` and ``prudent.evaluate`` return them.
 
     Shapes are those without a horizon. With a horizon of T steps ``value`` is [T + 1, S], ``policy`` [T, S] (or
@@ -62,7 +63,7 @@ class Solution:
     iterations : int
         Backups of the whole model, those of a first guess included.
     converged : bool
-        Whether ``error_bound`` is at most the tolerance; with a given number of sweeps, whether they were done.
+        Whether ``error_bound``, or a ``gap``, is at most the tolerance; with ``sweeps``, whether they were done.
     message : str
         Why the solver stopped.
     states, actions : tuple
@@ -84,11 +85,14 @@ class Solution:
     allowed : Allowed, optional
         What a baseline allows, if the policy was to stay close to one.
     constraint : Constraint, optional
-        The bound on a cost, if one was given, with its multiplier.
+        The bounds on costs, if any were given, with their multipliers.
     bias : ndarray of shape (S,), optional
         For an average reward, what beginning in each state is worth beyond the gain of all steps.
     bias_error : float
         Bound on the error of ``bias``; NaN under a risk of a posterior, where only the gain is certified.
+    search : PolicySearch, optional
+        How the policy was searched for, if the objective is a ``PosteriorRisk``. Then ``value`` is the risk of the
+        return from each state, and ``q`` that of one other action first.
 
     See Also
     --------
@@ -131,6 +135,7 @@ class Solution:
     constraint: Constraint | None = None
     bias: FloatArray | None = None
     bias_error: float = np.nan
+    search: PolicySearch | None = None
 
     @property
     def gain(self) -> float | FloatArray:
@@ -139,6 +144,41 @@ class Solution:
             return np.nan
         same = np.ptp(self.value) <= 2.0 * self.error_bound
         return float(self.value[0]) if same else self.value
+
+    @property
+    def upper_bound(self) -> float:
+        """What no allowed policy exceeds, of a ``PosteriorRisk`` or with a bound on a cost; NaN for other solutions."""
+        return float(getattr(self.search or self.constraint, "upper_bound", np.nan))
+
+    @property
+    def gap(self) -> float:
+        """What ``upper_bound`` leaves open; NaN for other solutions."""
+        return float(getattr(self.search or self.constraint, "gap", np.nan))
+
+    def resume(self, time_limit: float | None = None, max_iterations: int | None = None) -> Solution:
+        """Go on with the search for the best policy where it stopped.
+
+        Parameters
+        ----------
+        time_limit : float, optional
+            Seconds. By default the search ends when its gap is closed.
+        max_iterations : int, optional
+            Number of nodes.
+
+        Returns
+        -------
+        Solution
+            A policy at least as good, with an upper bound at most as high.
+
+        Raises
+        ------
+        ParameterError
+            If the objective is no ``PosteriorRisk``.
+        """
+        if self.search is None:
+            message = "resume is for solutions of objective=PosteriorRisk(...): only these have a search to go on with"
+            raise ParameterError(message, code="no-search", method="resume")
+        return self.search.resume(time_limit, max_iterations)
 
     @property
     def _ahead(self) -> FloatArray:
@@ -253,12 +293,7 @@ class Solution:
         self._require_no_time("q_of")
         chosen = index_array(actions, "actions", len(self.actions), ParameterError)
         require_shape(chosen, "actions", self.value.shape, "[S]", error=ParameterError)
-        rows, q = np.arange(self.value.size), self._stored_q()
-        if isinstance(q, DeferredQ):
-            asked = np.zeros((self.value.size, len(self.actions)), dtype=np.bool_)
-            asked[rows, chosen] = True
-            q = self._problem.q_values(**vars(q), pairs=asked & self._problem.model.admissible)
-        return np.asarray(q[rows, chosen])
+        return np.asarray(q_of(self._stored_q(), chosen, self.problem))
 
     def runners_up(self) -> RunnersUp:
         """Compute the best other action of each state, by one backup where Q is not stored.
@@ -281,19 +316,8 @@ class Solution:
         RunnersUp(action=array([0]), gap=array([1.]))
         """
         self._require_no_time("runners_up")
-        rows, q = np.arange(self.value.size), self._stored_q()
-        if isinstance(q, DeferredQ):
-            asked = self._problem.model.admissible.copy()
-            asked[rows, self.chosen] = False
-            others = self._problem.q_values(**vars(q), pairs=asked, best_only=True)
-            worth = self.q_of(self.chosen)
-        else:
-            q = self._q_of_all_actions()
-            others, worth = np.where(np.isnan(q), -np.inf, q), q[rows, self.chosen]
-            others[rows, self.chosen] = -np.inf
-        second = others.argmax(axis=1)
-        best = others[rows, second]
-        return RunnersUp(second, np.where(np.isfinite(best), worth - best, np.nan))
+        q = self._stored_q()
+        return runners_up_of(q if isinstance(q, DeferredQ) else self._q_of_all_actions(), self.chosen, self.problem)
 
     def _stored_q(self) -> Any:
         """Return Q if it is known, and otherwise (and with a horizon) the inputs from which it is computed."""
@@ -323,8 +347,8 @@ class Solution:
         for each time.
         """
         if self.horizon is None:
-            return self._names_of(self.policy)
-        return tuple(self._names_of(step) for step in self.policy)
+            return names_of(self.policy, self.actions, self.terminal)
+        return tuple(names_of(step, self.actions, self.terminal) for step in self.policy)
 
     def with_policy(self, policy: IntArray) -> Solution:
         """Return the same values with another policy that reaches them.
@@ -355,9 +379,6 @@ class Solution:
             A copy whose policy is [S, A], or [T, S, A] with a horizon.
         """
         return replace(self, policy=np.eye(len(self.actions))[self.policy], q_source=self._stored_q(), allowed=allowed)
-
-    def _names_of(self, policy: npt.NDArray[Any]) -> tuple[Any, ...]:
-        return names_of(policy, self.actions, self.terminal)
 
     def act(self, observation: Mapping[str, Any], *, unseen: str = "nearest", time: int = 0) -> Any:
         """Return what to do for an observation, by the state map of the log.
@@ -543,25 +564,7 @@ class Solution:
         """
         if self.objective is not None:
             self._require_no_time("explain")
-        if self.horizon is None and time is not None:
-            message = "time is only for solutions with a horizon; this one is the same at all times"
-            raise ParameterError(message, code="no-time-axis", argument="time", value=time)
-        problem, ahead, policy = self._problem, self._ahead, self.policy
-        if self.horizon is not None:
-            step = 0 if time is None else whole_number(time, "time", 0, self.horizon - 1)
-            ahead, policy = self.value[step + 1], np.asarray(self.policy[step])
-        s = problem.model.state_index(state)
-        if self.terminal[s]:
-            message = f"{problem.model.state_labels.show(s)} is terminal: there is nothing to choose"
-            raise ParameterError(message, code="terminal-state", argument="state", value=state, state=state)
-        chosen = int(policy[s].argmax() if self._is_random else policy[s])
-        probability = float(policy[s, chosen]) if self._is_random else 1.0
-        stored = self._stored_q() if self.horizon is None else None
-        q = stored[s] if isinstance(stored, np.ndarray) and not np.isnan(stored[s]).any() else None
-        kept = None
-        if self.allowed is not None:
-            kept = {self.actions[a]: float(policy[s, a]) for a in np.flatnonzero(policy[s]) if a != chosen}
-        return replace(problem.explain_state(ahead, s, chosen, q), probability=probability, kept=kept)
+        return explanation_of(self, self._problem, self._ahead, self._stored_q(), state, time)
 
     def simplify(
         self,

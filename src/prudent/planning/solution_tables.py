@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._support.checks import whole_number
 from ..data.labels import is_numbered, label_array, plain_name
+from ..errors import ParameterError
 from .acting import names_of
+from .base import DeferredQ, PlanningProblem, RunnersUp
+from .explain import Explanation
 
 if TYPE_CHECKING:
     import pandas
@@ -38,7 +44,7 @@ def table_of(solution: Any, neutral: Any, at_mean: Any) -> pandas.DataFrame:
         columns["probability"] = solution.policy.max(axis=-1).ravel()
     if solution.horizon is not None:
         columns["value"] = solution.value[:-1].ravel()
-        return pandas.DataFrame(columns).infer_objects()
+        return _whole_actions(pandas.DataFrame(columns).infer_objects(), solution)
     columns["value"] = solution.value
     if solution.bias is not None:
         columns["bias"] = solution.bias
@@ -54,9 +60,15 @@ def table_of(solution: Any, neutral: Any, at_mean: Any) -> pandas.DataFrame:
         columns["evidence"], columns["total_count"] = evidence
     if neutral is not None:
         columns["differs_from_neutral"] = solution.differs_from(neutral)
-    table = pandas.DataFrame(columns).infer_objects()
-    if all(type(name) is int for name in solution.actions) and not table["runner_up"].isna().all():
-        table["runner_up"] = table["runner_up"].astype("Int64")
+    return _whole_actions(pandas.DataFrame(columns).infer_objects(), solution)
+
+
+def _whole_actions(table: pandas.DataFrame, solution: Any) -> pandas.DataFrame:
+    """Return the table with actions that are whole numbers as such, 1 and not 1.0, where some states have none."""
+    if all(type(name) is int for name in solution.actions):
+        for column in ("action", "runner_up"):
+            if column in table and table[column].isna().any() and not table[column].isna().all():
+                table[column] = table[column].astype("Int64")
     return table
 
 
@@ -101,6 +113,8 @@ def record_of(solution: Any) -> dict[str, Any]:
         record["discount"] = solution.problem.model.discount
         if solution.problem.risk_name is not None:
             record["risk"] = solution.problem.risk_name
+    if solution.constraint is not None:
+        record["bounds"] = _bounds(solution.constraint)
     return record
 
 
@@ -114,9 +128,80 @@ def _certificate(solution: Any) -> dict[str, Any]:
             "objective_value": solution.objective_value,
             "beta": solution.beta,
         }
+    if solution.search is not None:
+        record |= {"upper_bound": solution.upper_bound, "gap": solution.gap, "nodes": solution.search.nodes}
     if solution.bias is not None:
         record["average_reward"] = 1
     return record
+
+
+def q_of(q: Any, chosen: Any, problem: PlanningProblem | None) -> Any:
+    """Return Q of one action in each state [S], from Q [S, A] or by a backup of these."""
+    rows = np.arange(chosen.size)
+    if isinstance(q, DeferredQ):
+        assert problem is not None
+        asked = np.zeros(problem.model.admissible.shape, dtype=np.bool_)
+        asked[rows, chosen] = True
+        q = problem.q_values(**vars(q), pairs=asked & problem.model.admissible)
+    return np.asarray(q[rows, chosen])
+
+
+def runners_up_of(q: Any, chosen: Any, problem: PlanningProblem | None) -> RunnersUp:
+    """Return the best other action of each state, from Q [S, A] or by a backup."""
+    rows, worth = np.arange(chosen.size), q_of(q, chosen, problem)
+    if isinstance(q, DeferredQ):
+        assert problem is not None
+        asked = problem.model.admissible.copy()
+        asked[rows, chosen] = False
+        others = problem.q_values(**vars(q), pairs=asked, best_only=True)
+    else:
+        others = np.where(np.isnan(q), -np.inf, q)
+        others[rows, chosen] = -np.inf
+    second = others.argmax(axis=1)
+    best = others[rows, second]
+    return RunnersUp(second, np.where(np.isfinite(best), worth - best, np.nan))
+
+
+def explanation_of(
+    solution: Any, problem: PlanningProblem, ahead: Any, stored: Any, state: Hashable, time: int | None
+) -> Explanation:
+    """Return what ``Solution.explain`` does, with the values ``ahead`` [S] and Q if it is ``stored``."""
+    if solution.search is not None:
+        message = "explain is about the risk of one step; for a PosteriorRisk read q, the risk of one other action"
+        raise ParameterError(message, code="no-explanation", method="explain")
+    if solution.horizon is None and time is not None:
+        message = "time is only for solutions with a horizon; this one is the same at all times"
+        raise ParameterError(message, code="no-time-axis", argument="time", value=time)
+    policy, random = solution.policy, _is_random(solution)
+    if solution.horizon is not None:
+        step = 0 if time is None else whole_number(time, "time", 0, solution.horizon - 1)
+        ahead, policy = solution.value[step + 1], np.asarray(solution.policy[step])
+    s = problem.model.state_index(state)
+    if solution.terminal[s]:
+        message = f"{problem.model.state_labels.show(s)} is terminal: there is nothing to choose"
+        raise ParameterError(message, code="terminal-state", argument="state", value=state, state=state)
+    chosen = int(policy[s].argmax() if random else policy[s])
+    probability = float(policy[s, chosen]) if random else 1.0
+    stored = stored if solution.horizon is None else None
+    q = stored[s] if isinstance(stored, np.ndarray) and not np.isnan(stored[s]).any() else None
+    kept = None
+    if solution.allowed is not None:
+        kept = {solution.actions[a]: float(policy[s, a]) for a in np.flatnonzero(policy[s]) if a != chosen}
+    return replace(problem.explain_state(ahead, s, chosen, q), probability=probability, kept=kept)
+
+
+def _bounds(constraint: Any) -> list[dict[str, Any]]:
+    """Return the bounds on costs, one record each."""
+    return [
+        {
+            "cost": plain_name(name),
+            "at_most": bound.bound,
+            "alpha": bound.alpha,
+            "found": constraint.cost[name],
+            "multiplier": constraint.multiplier[name],
+        }
+        for name, bound in constraint.at_most.items()
+    ]
 
 
 def panels_of(solution: Any) -> Panels:

@@ -12,12 +12,13 @@ from ..errors import ParameterError
 from ..models.mdp import MDP
 from ..types import PairsLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .average import solve_average
-from .base import PlanningProblem
+from .base import AtMost, PlanningProblem
 from .constrained import solve_constrained
 from .horizon import solve_horizon
 from .known_problem import KnownProblem
-from .objectives import Objective
+from .objectives import Objective, PosteriorRisk
 from .options import SolverKeywords, SolverOptions
+from .posterior_risk import solve_posterior_risk
 from .return_risk import solve_objective
 from .solution import Solution
 from .stationary import solve_stationary
@@ -49,7 +50,8 @@ class ControlKeywords(SolveKeywords, total=False):
     min_visits: float | None
     epsilon: float | None
     costs: Mapping[Any, npt.ArrayLike] | None
-    at_most: Mapping[Any, float] | None
+    at_most: Mapping[Any, float | AtMost] | None
+    time_limit: float | None
 
 
 def solve(
@@ -65,12 +67,13 @@ def solve(
     min_visits: float | None = None,
     epsilon: float | None = None,
     costs: Mapping[Any, npt.ArrayLike] | None = None,
-    at_most: Mapping[Any, float] | None = None,
+    at_most: Mapping[Any, float | AtMost] | None = None,
     initial_value: npt.ArrayLike | None = None,
     draws: npt.ArrayLike | None = None,
     rng: RngLike = None,
     threads: int | None = None,
     client: Client | str | Any = None,
+    time_limit: float | None = None,
     options: SolverOptions | None = None,
     **keywords: Unpack[SolverKeywords],
 ) -> Solution:
@@ -90,7 +93,7 @@ def solve(
     terminal_value : array_like of shape (S,), float or mapping, optional
         What states are worth after the horizon: values for all states, one number, or a mapping, which leaves the
         states that it does not name as they are: 0, and terminal states what arriving there is worth.
-    objective : "average", Entropic or EVaR, optional
+    objective : "average", Entropic, EVaR or PosteriorRisk, optional
         ``"average"`` is the average reward of a step in a process that runs for ever, whatever the discount of the
         model: ``Solution.gain``, and the bias of the policy that reaches it. Under a posterior it is the limit of
         (1 - discount) times the value. Entropic and EVaR are
@@ -98,7 +101,10 @@ def solve(
         a horizon the return is that of endlessly many steps. Where the model knows the rewards of single transitions
         they are random; a reward [S, A] is taken as certain. For EVaR, the search over beta may by default miss a
         thousandth of the difference between the mean and the worst return. (Under a posterior:
-        ``solve(problem.mean_mdp(), objective=...)``.)
+        ``solve(problem.mean_mdp(), objective=...)``.) ``PosteriorRisk(CVaR(0.9))`` is the risk over the posterior of
+        the return that one stationary policy has in each model, of a BayesianRiskMDP: ``Solution.objective_value`` with
+        ``upper_bound`` and ``gap``, by branch and bound. Without ``draws`` sets of up to 1,000 draws are solved,
+        growing until the value under fresh draws (``Solution.search.out_of_sample``) is close.
     start : hashable, mapping or array_like of shape (S,), optional
         Where the process begins, for an objective: a state, a mapping from states to probabilities, or probabilities.
         By default every state that is not terminal is equally likely.
@@ -117,12 +123,14 @@ def solve(
         Bound on the sum over actions of ``abs(pi(a) - b(a)) / sqrt(n(a))`` in every state, b being the baseline and
         n(a) the number of observations (Soft-SPIBB). A pair that was never seen keeps the probability of the baseline.
     costs : mapping, optional
-        A second reward that is bounded: ``{name: array}`` of shape (S, A), or (S,) if it does not depend on the action.
-        In an MDP, or at level 0.
+        Other rewards that are bounded: ``{name: array}``, each of shape (S, A), or (S,) if it does not depend on the
+        action. In an MDP, or at level 0.
     at_most : mapping, optional
-        Bound on its expected discounted sum from ``start``: ``{name: number}``. The solution is the best policy that
-        keeps it, with probabilities [S, A] where the bound binds; ``Solution.constraint`` has the multiplier, the
-        duality gap, and the two deterministic policies of which it is a mixture.
+        Bounds on their discounted sums from ``start``: ``{name: number}`` for an expectation, or
+        ``{name: AtMost(number, CVaR(alpha))}`` for the mean over the worst of the posterior
+        (``prudent.planning.AtMost``; ``draws``, by default 200, are then drawn by ``rng``). The solution is the best
+        policy that keeps them, with probabilities [S, A] where a bound binds; ``Solution.constraint`` has the
+        multipliers, the duality gap, and the deterministic policies of which it is a mixture.
 
     Returns
     -------
@@ -147,6 +155,9 @@ def solve(
         Cluster, or the address of its scheduler, whose workers do the backups of an exact solve of CVaR under a
         posterior, each for some of the states. For models that do not fit into one machine there is
         ``prudent.planning.ClusterModel``.
+    time_limit : float, optional
+        Seconds after which the search for a PosteriorRisk stops, looked at between nodes; ``max_iterations`` is its
+        number of nodes, ``tol`` its gap. ``Solution.resume`` goes on.
     options : SolverOptions, optional
         ``tol`` and the keywords below as one object.
     **keywords : dict
@@ -206,12 +217,19 @@ def solve(
     (('drug', None), ('wait', None))
     """
     asked = (tol, horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client, options)
+    if isinstance(objective, PosteriorRisk):
+        given = {"horizon": horizon, "terminal_value": terminal_value, "baseline": baseline, "costs": costs}
+        _refuse(given | {"at_most": at_most, "client": client, "initial_value": initial_value}, "a PosteriorRisk")
+        settings = SolverOptions.chosen(options, tol, keywords)
+        one = problem if exclude is None or not isinstance(problem, PlanningProblem) else problem.without(exclude)
+        return solve_posterior_risk(one, objective, start, draws, rng, threads, time_limit, settings)
+    _refuse({"time_limit": time_limit}, "anything but objective=PosteriorRisk(...)")
     if costs is not None or at_most is not None:
         given = {"horizon": horizon, "terminal_value": terminal_value, "objective": objective, "baseline": baseline}
-        _refuse(given | {"draws": draws, "rng": rng, "client": client, "initial_value": initial_value}, "costs")
+        _refuse(given | {"client": client, "initial_value": initial_value}, "costs")
         known = problem if isinstance(problem, PlanningProblem) else KnownProblem(problem)
         known = known if exclude is None else known.without(exclude)
-        return solve_constrained(known, costs, at_most, start, SolverOptions.chosen(options, tol, keywords))
+        return solve_constrained(known, costs, at_most, start, SolverOptions.chosen(options, tol, keywords), draws, rng)
     return _run(problem, None, *asked, keywords, (exclude, baseline, min_visits, epsilon))
 
 

@@ -39,7 +39,7 @@ import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
-from .._support.checks import finite_array
+from .._support.checks import finite_array, require_shape
 from ..errors import ParameterError, PosteriorError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
@@ -159,6 +159,7 @@ def log_policy(model: UncertainMDP, posterior: DirichletPosterior, smoothing: fl
 def visits_of(model: UncertainMDP, posterior: DirichletPosterior) -> FloatArray:
     """Return the observations of the source of each pair, beyond the prior [S, A]; 0 where inadmissible."""
     counts, prior = (model.with_end(rows) for rows in (posterior.counts, posterior.prior))
+    require_shape(counts, "posterior", (model.n_sources, model.n_outcomes), "[B, K]", error=PosteriorError)
     return np.where(model.source >= 0, (counts - prior).sum(axis=1)[model.source], 0.0)
 
 
@@ -241,7 +242,7 @@ def _at_least_zero(value: Any, name: str) -> float:
     """Return a number that is 0 or more; infinity is allowed."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = np.nan
     if not number >= 0.0:
         raise ParameterError(f"{name} is {value!r}, expected 0 or more", code="negative", argument=name, value=value)

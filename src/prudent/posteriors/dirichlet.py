@@ -75,7 +75,7 @@ def prior_counts(model: SourceModel, prior: ArrayLike | None = None) -> FloatArr
     """
     if prior is None:
         return np.asarray(model.prior(), dtype=np.float64)
-    if np.ndim(prior) > 0:
+    if isinstance(prior, list | tuple) or np.ndim(prior) > 0:
         return model.count([], prior)
     possible = np.asarray(model.prior()) > 0.0
     return np.where(possible, positive(prior, "prior") / possible.sum(axis=1, keepdims=True), 0.0)

@@ -11,9 +11,11 @@ import numpy as np
 
 from .._numerics.dirichlet_entropic import entropic_rows
 from .._support.checks import open_probability
-from ..errors import ParameterError
+from ..errors import ConformanceError, ParameterError
 from ..types import ArrayLike, FloatArray
 from .base import RiskMeasure, draws_along
+
+_ROOM = 1e-6  # of the range of draws, for the rounding of measures that solve an equation
 
 
 class EquivalentRows(NamedTuple):
@@ -39,7 +41,8 @@ class CertaintyEquivalent(RiskMeasure):
 
     Monotone: no draw can rise and the measure fall. Translation equivariant: a constant added to all draws is added
     to the measure. Then the Bellman operator contracts and the error bound of a solution holds, as for every other
-    measure. Both are promises of the subclass; ``prudent.testing.check_risk`` looks for counterexamples.
+    measure. Both are promises of the subclass: solvers look for a counterexample before they begin, on a few random
+    draws, and ``prudent.testing.check_risk`` looks longer.
 
     A subclass defines ``of_draws``. With ``gradient`` solvers need fewer backups, and with ``of_dirichlet`` they need
     no draws.
@@ -132,7 +135,10 @@ class CertaintyEquivalent(RiskMeasure):
         ParameterError
             Always.
         """
-        message = f"{self!r} is no weighted mean of sorted draws: use it in BayesianRiskMDP(..., risk=...)"
+        message = (
+            f"{self!r} is no weighted mean of sorted draws: use it in BayesianRiskMDP(..., risk=...), or in "
+            "simulations by ModelSamplingAgent(model, risk=..., draws=n)"
+        )
         raise ParameterError(message, code="no-weights", value=self)
 
     def _of_draws(self, draws: FloatArray) -> FloatArray:
@@ -209,7 +215,7 @@ class EntropicRisk(CertaintyEquivalent):
     def of_dirichlet(self, values: FloatArray, counts: FloatArray) -> EquivalentRows:  # noqa: D102
         value, means, error = np.empty(values.shape[0]), np.empty(values.shape), np.empty(values.shape[0])
         total = counts.sum(axis=1, keepdims=True)
-        counts = np.where(total < 1e-290, counts * 2.0**300, counts)  # the law is the same, and inverses are finite
+        counts = counts * np.where(total < 1e-290, 2.0**300, 1.0)  # the law is the same, and inverses are finite
         entropic_rows(values, counts, self.beta, value, means, error)
         return EquivalentRows(value, means, error)
 
@@ -266,3 +272,47 @@ class Expectile(CertaintyEquivalent):
 
     def gradient(self, draws: ArrayLike) -> FloatArray:  # noqa: D102
         return self._weights(draws_along(draws, 0)[0])[1]
+
+
+def refuse_unlawful(measure: CertaintyEquivalent, n: int) -> None:
+    """Refuse a measure of n draws, or of n outcomes if it needs no draws, that is not monotone or not equivariant.
+
+    Only a counterexample on a few random rows is found; ``check_risk`` looks longer. Ours are known to be lawful.
+    """
+    if type(measure) in (EntropicRisk, Expectile):
+        return
+    random = np.random.default_rng(0)  # the same rows whenever it is called
+    rows = max(8, min(64, 20_000 // n))
+    scale = 10.0 ** random.uniform(-2.0, 1.0, rows)
+    draws = scale * np.where(np.arange(rows) % 2, random.normal(size=(n, rows)), random.integers(-2, 3, (n, rows)))
+
+    def of(z: FloatArray) -> FloatArray:
+        with np.errstate(all="ignore"):  # what is not finite here may be finite for the values of the model
+            if measure.knows_dirichlet:
+                found = measure.of_dirichlet(z.T.copy(), np.ones((rows, n))).value
+            else:
+                found = measure.of_draws(z)
+        return np.where(np.isfinite(found), found, np.nan) if np.shape(found) == (rows,) else np.full(rows, np.nan)
+
+    value, shift = of(draws), scale * random.normal(size=rows)
+    room = _ROOM * (np.ptp(draws, axis=0) + abs(draws).max(axis=0) + abs(shift))
+    apart = abs(of(draws + shift) - value - shift) > room
+    if apart.any():
+        i = int(apart.argmax())
+        _unlawful(measure, "translation", f"does not rise by {shift[i]:.6g} if that is added to all of", draws[:, i])
+    one = np.arange(n)[:, np.newaxis] == random.integers(n, size=rows)
+    for rise in (one, random.exponential(size=(n, rows))):
+        for size in (1e-3, 1.0, 100.0):
+            fallen = of(draws + size * scale * rise) < value - room * max(1.0, size)
+            if fallen.any():
+                i = int(fallen.argmax())
+                place = int(rise[:, i].argmax())
+                text = f"is not monotone: it falls if draw {place} rises by {size * scale[i]:.6g}"
+                text = text if rise is one else "is not monotone: it falls if all draws rise"
+                _unlawful(measure, "monotone", f"{text}, from", draws[:, i])
+
+
+def _unlawful(measure: CertaintyEquivalent, law: str, text: str, draws: FloatArray) -> None:
+    shown = ", ".join(f"{z:.6g}" for z in draws[:5]) + (", ..." if draws.size > 5 else "")
+    message = f"risk: {measure!r} {text} [{shown}]; the error bound of a solution would not hold"
+    raise ConformanceError(message, code="risk-law", argument="risk", law=law, value=measure)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -29,7 +29,7 @@ def checked_agents(agents: Any, kind: Any, expected: str, factories: bool = Fals
     if isinstance(agents, Mapping):
         listed = [_labelled(agent, str(label), kind) for label, agent in agents.items()]
     else:
-        listed = [agents] if isinstance(agents, kind) or callable(agents) else list(agents)
+        listed = list(agents) if isinstance(agents, Iterable) and not callable(agents) else [agents]
     if not listed:
         raise ParameterError("agents must have at least one, got none", code="empty", argument="agents")
     settings: list[Any] = []
@@ -39,6 +39,8 @@ def checked_agents(agents: Any, kind: Any, expected: str, factories: bool = Fals
             agent = Custom(agent, str(getattr(agent, "label", "") or getattr(agent, "__name__", type(agent).__name__)))
         if not isinstance(agent, kind | Custom if factories else kind):
             message = f"agents[{i}] is {agent!r}, expected {expected}"
+            if factories and hasattr(agent, "act"):
+                message += f"; give the class {type(agent).__name__}, or a function that makes the agent"
             raise ParameterError(message, code="wrong-type", argument="agents", index=(i,), value=agent)
         if agent.label in labels:
             message = f"agents[{labels.index(agent.label)}] and agents[{i}] have the same label, {agent.label!r}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .._numerics.compile import kernel, lean
 from .._numerics.copying import put, put_rows
@@ -29,8 +30,17 @@ class Truth(NamedTuple):
     uses: Uses | None  # uniform numbers by source, if agents are paired by these
 
 
+class Restarts(NamedTuple):
+    """What two Generators are set to before each of n replications, so that one call of a kernel runs them all."""
+
+    env: npt.NDArray[np.uint64]  # [W] memory of the Generator of the environment; W = 0 leaves both as they are
+    rng: npt.NDArray[np.uint64]  # [W] memory of that of the agent
+    states: npt.NDArray[np.uint64]  # [n, 2, W]
+    keys: npt.NDArray[np.uint64]  # [n, 2] of uniform numbers by source
+
+
 class Trace(NamedTuple):
-    """Record of one replication: T episodes of L steps."""
+    """Record of one replication: T episodes of L steps. A kernel that runs several has an axis more, the first one."""
 
     regret: FloatArray  # [T], cumulative
     rewards: FloatArray  # [T, L]
@@ -93,38 +103,56 @@ def _walk_episode(
     return regret, state
 
 
+@lean
+def _count_anew(uses: Uses | None, key: npt.NDArray[np.uint64]) -> None:
+    """Set a new key of uniform numbers by source."""
+    if uses is not None:
+        put(uses.key, key)
+        uses.used[:] = 0
+
+
 @kernel
 def run_sampling(
     env: np.random.Generator,
     rng: np.random.Generator,
+    restarts: Restarts,
     known: Known,
     work: Work,
     truth: Truth,
-    counts: FloatArray,  # [B, K], updated
+    prior: FloatArray,  # [B, K]
     plan: Plan,
-    trace: Trace,
-) -> int:
-    """Run one replication of BRPS-RL; return the number of episodes whose solver did not converge."""
-    n_steps = trace.rewards.shape[1]
+    trace: Trace,  # of n replications
+    failures: FloatArray,  # [n], filled: the number of episodes whose solver did not converge
+) -> None:
+    """Run replications of BRPS-RL."""
+    n_steps = trace.rewards.shape[2]
     uniforms = np.empty((n_steps, 1))
     log = np.empty((n_steps, 4), np.int64)
-    value = np.zeros(work.swept.size)
-    policy = np.zeros(work.swept.size, np.int64)
-    state = truth.start
-    total = 0.0
-    failures = 0
-    for t in range(trace.regret.size):
-        if trace.at[t]:
-            put_rows(trace.snapshots[trace.at[t] - 1], counts)
-        if not draw_and_solve(rng, known, work, counts, plan, t, value, policy):
-            failures += 1
-        regret, state = _walk_episode(env, known, work, truth, policy, state, uniforms, log, trace.rewards[t])
-        total += regret
-        add_log(known.entries, counts, log)
-        trace.regret[t] = total
-        put(trace.followed[t], policy)
-        put(trace.visited[t], log[:, 0])
-    return failures
+    value = np.empty(work.swept.size)
+    policy = np.empty(work.swept.size, np.int64)
+    counts = np.empty(prior.shape)
+    for r in range(failures.size):
+        if restarts.env.size:
+            put(restarts.env, restarts.states[r, 0])
+            put(restarts.rng, restarts.states[r, 1])
+        _count_anew(truth.uses, restarts.keys[r])
+        put_rows(counts, prior)
+        value[:] = 0.0
+        policy[:] = 0
+        state = truth.start
+        total = 0.0
+        failures[r] = 0.0
+        for t in range(trace.regret.shape[1]):
+            if trace.at[t]:
+                put_rows(trace.snapshots[r, trace.at[t] - 1], counts)
+            if not draw_and_solve(rng, known, work, counts, plan, t, value, policy):
+                failures[r] += 1.0
+            regret, state = _walk_episode(env, known, work, truth, policy, state, uniforms, log, trace.rewards[r, t])
+            total += regret
+            add_log(known.entries, counts, log)
+            trace.regret[r, t] = total
+            put(trace.followed[r, t], policy)
+            put(trace.visited[r, t], log[:, 0])
 
 
 @kernel

@@ -38,7 +38,7 @@ from .._support.content import Content
 from .._support.memory import require_memory
 from .._support.progress import Progress
 from .._support.provenance import provenance
-from .._support.streams import replication_streams, seed_of, source_key
+from .._support.streams import can_restart, replication_streams, seed_of, source_key, state_memory, stream_states
 from ..agents.optimistic_vi import OptimisticSettings, OptimisticVIAgent
 from ..agents.posterior_sampling import PosteriorSamplingAgent
 from ..agents.protocol import Agent, AgentFactory
@@ -56,8 +56,8 @@ from ..posteriors.dirichlet import prior_counts
 from ..types import ArrayLike, Label, RngLike
 from .agents import Custom, checked_agents, described
 from .custom import Stage, is_compiled, new_agent, play_compiled
-from .loops import Trace, Truth, run_optimistic, run_sampling
-from .summary import summarised
+from .loops import Restarts, Trace, Truth, run_optimistic, run_sampling
+from .summary import MOST, summarised
 
 if TYPE_CHECKING:
     import xarray
@@ -76,6 +76,8 @@ DIMENSIONS = {
     "br_regret": ("br_episode", "alpha"),
     "margin": (),
 }
+MOST_TOGETHER = 256  # replications in one call of a kernel
+WORK_TOGETHER = 100_000  # and about how many transitions are looked at there
 CACHED_NUMBERS = 1 << 20  # size of the cache of policy values, for each thread
 BR_TOLERANCE = 1e-13  # of the values that BR-regret subtracts; the solver stops where rounding does not allow it
 
@@ -189,6 +191,9 @@ def simulate(
     """
     import xarray
 
+    if not isinstance(problem, tuple) or len(problem) != 2:
+        text = f"problem is {problem!r}, expected a Problem, as prudent.envs returns them, or a model and its theta"
+        raise ParameterError(text, code="wrong-type", argument="problem", value=problem)
     task = problem if isinstance(problem, Problem) else Problem(*problem)
     model = task.model
     if not episodic:
@@ -345,6 +350,7 @@ class _Run:
     threads: int
     optimum: Solution  # of the true model, to the last digits: regrets are small differences of values
     br_options: SolverOptions  # of the solver behind BR-regret
+    states: npt.NDArray[np.uint64] | None = None  # [R, 2, 4] of the streams, which agents with short replications share
 
     def bytes(self, agents: int) -> float:
         """Return the size of the arrays of all replications."""
@@ -370,12 +376,25 @@ class _Run:
             uses=Uses(np.zeros(2, np.uint64), np.zeros(len(self.prior), np.int64)) if self.by_source else None,
         )
 
-    def begin(self, truth: Truth, replication: int) -> tuple[np.random.Generator, np.random.Generator]:
-        """Return the streams of the environment and of the agent, and have sources counted anew."""
-        if truth.uses is not None:
-            truth.uses.key[...] = source_key(self.seed, replication)
-            truth.uses.used[...] = 0
-        return replication_streams(self.seed, replication)
+    def together(self, settings: AnyAgent) -> int:
+        """Return how many replications one call of a kernel runs: several if they are short."""
+        if self.episodic or not isinstance(settings, SamplingSettings) or not can_restart():
+            return 1
+        looked_at = self.episodes * (self.length + self.task.model.entries.next_state.size)
+        return max(1, min(MOST_TOGETHER, WORK_TOGETHER // looked_at))
+
+    def streams(self, first: int, n: int) -> tuple[np.random.Generator, np.random.Generator, Restarts]:
+        """Return the streams of environments and agents in replications that run in one call."""
+        env, rng = replication_streams(self.seed, first)
+        keys = np.zeros((n, 2), np.uint64)
+        if self.by_source:
+            keys[...] = [source_key(self.seed, r) for r in range(first, first + n)]
+        if n == 1:
+            nothing = np.empty(0, np.uint64)
+            return env, rng, Restarts(nothing, nothing, np.empty((1, 2, 0), np.uint64), keys)
+        known = self.states
+        states = stream_states(self.seed, first, n) if known is None else known[first - self.first :][:n]
+        return env, rng, Restarts(state_memory(env), state_memory(rng), states, keys)
 
     def all_agents(self, settings: list[AnyAgent], levels: list[tuple[float, ...]], client: Any) -> list[Arrays]:
         """Return the arrays of `agent` for each agent, computed here or on a cluster."""
@@ -384,14 +403,16 @@ class _Run:
             pieces = replicated(client, replace(self, threads=1).agent, tasks, self.replications, self.first)
             return [{name: np.concatenate([piece[name] for piece in part]) for name in part[0]} for part in pieces]
         progress = Progress("simulating")
-        parts = []
+        parts, run = [], self
+        if self.replications <= MOST and sum(self.together(agent) > 1 for agent in settings) > 1:
+            run = replace(self, states=stream_states(self.seed, self.first, self.replications))
         for i, (agent, alphas) in enumerate(tasks):
             done = itertools.count(1)
 
             def advance(head: str = f"agent {i + 1} of {len(tasks)}", done: itertools.count[int] = done) -> None:
                 progress.show(f"{head}, replication {next(done)} of {self.replications}")
 
-            parts.append(self.agent(agent, alphas, self.first, self.replications, advance))
+            parts.append(run.agent(agent, alphas, self.first, self.replications, advance))
         progress.close()
         return parts
 
@@ -417,24 +438,34 @@ class _Run:
         at = np.zeros(T, dtype=np.int64)
         at[self.measured] = 1 + np.arange(self.measured.size)
 
+        most = self.together(settings)
+
         def work(begin: int, end: int) -> None:
             truth = self.truth()
             live = self._life(settings, truth)
-            rewards, visited = np.empty((T, L)), np.empty((T, L), dtype=np.int64)
-            followed = np.empty((T, model.n_states), dtype=np.int64)
-            snapshots = np.empty((self.measured.size, *self.prior.shape))
+            rewards, visited = np.empty((most, T, L)), np.empty((most, T, L), dtype=np.int64)
+            followed = np.empty((most, T, model.n_states), dtype=np.int64)
+            snapshots = np.empty((most, self.measured.size, *self.prior.shape))
             traced = {"rewards": rewards, "states": visited, "policies": followed}
-            for r in each_row(begin, end):
-                env, rng = self.begin(truth, first + r)
-                trace = Trace(arrays["regret"][r], rewards, visited, followed, at, snapshots)
-                answers[r] = live(env, rng, trace)
-                arrays["reward"][r] = rewards.sum(axis=1)
+            for row in each_row(0, -(-(end - begin) // most)):
+                r = begin + row * most
+                part = slice(r, min(r + most, end))
+                m = part.stop - r
+                trace = Trace(arrays["regret"][part], rewards[:m], visited[:m], followed[:m], at, snapshots[:m])
+                try:
+                    live(first + r, trace, answers[part])
+                except Exception as error:
+                    error.add_note(f"in replication {first + r}")
+                    raise
+                arrays["reward"][part] = rewards[:m].sum(axis=2)
                 for name in self.record:
-                    arrays[name][r] = traced[name]
-                for i, t in enumerate(self.measured):
-                    for j, alpha in enumerate(alphas):
-                        arrays["br_regret"][r, i, j] = self._br_regret(snapshots[i], followed[t], visited[t], alpha)
-                advance()
+                    arrays[name][part] = traced[name][:m]
+                for i, (j, t) in itertools.product(range(m), enumerate(self.measured)):
+                    for k, alpha in enumerate(alphas):
+                        found = self._br_regret(snapshots[i, j], followed[i, t], visited[i, t], alpha)
+                        arrays["br_regret"][r + i, j, k] = found
+                for _ in range(m):
+                    advance()
 
         over_rows(work, n, self.threads if self._is_compiled(settings) else 1, long=True)
         return arrays
@@ -460,7 +491,32 @@ class _Run:
             return settings
         return replace(settings, horizon=settings.horizon or self.episodes * self.length)
 
-    def _life(self, settings: AnyAgent, truth: Truth) -> Callable[..., float]:
+    def _life(self, settings: AnyAgent, truth: Truth) -> Callable[[int, Trace, FloatArray], None]:
+        """Return a function that lets an agent live through replications, and fills their traces and answers.
+
+        It takes the number of the first one. There are several only if they run `together`.
+        """
+        model = self.task.model
+        if not self.episodic and isinstance(settings, SamplingSettings):
+            known, space = known_part(model), work_space(model, settings.most_draws)
+            plan = settings.plan(self.prior, self.episodes, self.episodes * self.length)
+
+            def several(first: int, traces: Trace, answers: FloatArray) -> None:
+                run_sampling(*self.streams(first, answers.size), known, space, truth, self.prior, plan, traces, answers)
+
+            return several
+        one = self._one_life(settings, truth)
+
+        def alone(first: int, traces: Trace, answers: FloatArray) -> None:
+            env, rng, restarts = self.streams(first, 1)
+            if truth.uses is not None:
+                truth.uses.key[...], truth.uses.used[...] = restarts.keys[0], 0
+            regret, rewards, visited, followed, at, snapshots = traces
+            answers[0] = one(env, rng, Trace(regret[0], rewards[0], visited[0], followed[0], at, snapshots[0]))
+
+        return alone
+
+    def _one_life(self, settings: AnyAgent, truth: Truth) -> Callable[..., float]:
         """Return a function that lets an agent live through a replication, given its streams and its trace."""
         model = self.task.model
         if self.episodic or isinstance(settings, Custom):
@@ -474,13 +530,8 @@ class _Run:
 
             return live
         known, space, complete = known_part(model), work_space(model, settings.most_draws), self._complete(settings)
-        plan: Any
-        loop: Any
-        if isinstance(complete, SamplingSettings):
-            loop, plan = run_sampling, complete.plan(self.prior, self.episodes, self.episodes * self.length)
-        else:
-            loop, plan = run_optimistic, complete.plan(model)
-        return lambda env, rng, trace: loop(env, rng, known, space, truth, self.prior.copy(), plan, trace)
+        plan: Any = complete.plan(model)  # type: ignore[arg-type]
+        return lambda env, rng, trace: run_optimistic(env, rng, known, space, truth, self.prior.copy(), plan, trace)
 
     def _br_regret(self, counts: FloatArray, policy: IntArray, visited: IntArray, alpha: float) -> float:
         """Return the BR-regret of an episode, from the posterior counts at its start."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -172,6 +172,20 @@ def label(name: object, longest: int = 28) -> str:
     'costs \\\\$5'
     """
     return shorten(name, longest).replace("$", r"\$")
+
+
+def labels(names: Iterable[object], longest: int = 28) -> list[str]:
+    """Return names for a figure, shortened as ``label`` does, but never so that two different ones look the same.
+
+    Examples
+    --------
+    >>> labels(["ward 14, bed 1, north", "ward 14, bed 2, north"], 12)
+    ['ward 14…1, north', 'ward 14…2, north']
+    """
+    texts = [str(name) for name in names]
+    while len({shorten(text, longest) for text in texts}) < len(set(texts)):
+        longest += 4
+    return [label(text, longest) for text in texts]
 
 
 def row_axis(axes: Axes, names: Sequence[str], above: float = 0.5, below: float = 0.5) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...types import FloatArray, IntArray
 from ..style import Entry, hex_of
-from .base import PALETTE, Figure, Panel, label, row_axis
+from .base import PALETTE, Figure, Panel, label, labels, row_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,10 +47,10 @@ def draw(
         for a, colour in colours.items():
             at = np.flatnonzero(actions == a)
             axes.plot(value[at], at, "o", ms=6, color=hex_of(colour), ls="none")
-        row_axis(axes, [label(s) for s in (range(n) if states is None else states)])
+        row_axis(axes, labels(range(n) if states is None else states))
         axes.set(xlabel=quantity, ylabel="state" if states is None else "", xmargin=0.06)
         beside = axes.twinx()  # the actions, at the right edge
-        row_axis(beside, ["" if name is None else label(_mixture(name)) for name in policy_names])
+        row_axis(beside, labels("" if name is None else _mixture(name) for name in policy_names))
         beside.tick_params(length=0)
         beside.grid(visible=False)
         beside.set_ylabel("action" if action_names is None else "")
@@ -98,7 +98,7 @@ def draw_plan(
     """
     horizon, n_states = actions.shape
     colours = _action_colours(actions)
-    names = [label(name) for name in (range(n_states) if states is None else states)]
+    names = labels(range(n_states) if states is None else states)
     lines = np.unique(np.linspace(0, n_states - 1, min(6, n_states)).round().astype(int))  # states with a line
 
     def draw_actions(axes: Axes) -> None:

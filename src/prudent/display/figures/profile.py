@@ -9,7 +9,7 @@ import numpy as np
 
 from ...types import BoolArray, FloatArray
 from ..style import Entry, hex_of
-from .base import Figure, Panel, label, row_axis
+from .base import Figure, Panel, labels, row_axis
 
 if TYPE_CHECKING:
     import pandas
@@ -120,13 +120,15 @@ def _draw_actions(
         axes.set_yticks([])
         axes.text(0.5, 0.5, "every level takes the same actions", ha="center", va="center", transform=axes.transAxes)
         return
-    row_axis(axes, [label(state, 20) for state in states])
+    row_axis(axes, labels(states, 20))
     fill = hex_of("brps-0.9")
+    taken = list(dict.fromkeys(str(name) for names in actions for name in names))
+    short = dict(zip(taken, labels(taken, 12), strict=True))
     for column, names in enumerate(actions):
         for row, name in enumerate(names):
             if differs[column, row]:
                 corner = (column - 0.48, row - 0.46)
                 axes.add_patch(Rectangle(corner, 0.96, 0.92, facecolor=fill, alpha=0.3, linewidth=0))
-            axes.text(column, row, label(name, 12), ha="center", va="center", fontsize=7.5)
+            axes.text(column, row, short[str(name)], ha="center", va="center", fontsize=7.5)
     axes.set_ylabel("state, most visited first")
     axes.tick_params(length=0)

@@ -10,7 +10,7 @@ import numpy as np
 from ...types import FloatArray
 from ..style import Entry, hex_of
 from ..words import percent
-from .base import Figure, Panel, kernel_density, label, row_axis
+from .base import Figure, Panel, kernel_density, labels, row_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def draw(
     Figure
         One panel.
     """
-    labels = [label(f"α = {name:g}" if isinstance(name, float) else name, 32) for name in names]
+    rows_named = labels((f"α = {name:g}" if isinstance(name, float) else name for name in names), 32)
     marks = [
         (mean, "o", Entry("mean", "ink", mark="dot")),
         (cvar, "o", Entry(f"CVaR, α = {tail_alpha:g}", "brps-0.99", mark="ring")),
@@ -66,19 +66,19 @@ def draw(
     def onto(axes: Axes) -> None:
         for row, sample in enumerate(draws.T):
             _draw_density(axes, sample, row)
-        rows = np.arange(len(labels))
+        rows = np.arange(len(rows_named))
         for values, marker, entry in marks:
             colour = hex_of(entry.colour)
             look: Any = {"markerfacecolor": colour if entry.mark == "dot" else "none", "markersize": 5.5, "zorder": 4}
             axes.plot(values, rows, marker=marker, color=colour, linestyle="none", **look)
-        row_axis(axes, labels, above=0.95, below=0.35)
+        row_axis(axes, rows_named, above=0.95, below=0.35)
         axes.set(xlabel=f"discounted return from {start}", xmargin=0.03)
         low, high = axes.get_xlim()
         size = max(abs(low), abs(high))
         if high - low < 1e-6 * size:  # all the same: do not magnify rounding
             axes.set_xlim(low - 0.01 * size, high + 0.01 * size)
 
-    size = (6.4, max(2.4, 0.75 + 0.6 * len(labels)))  # readable on a narrow page too
+    size = (6.4, max(2.4, 0.75 + 0.6 * len(rows_named)))  # readable on a narrow page too
     legend = (Entry("true return over the posterior", "law", mark="area"), *(entry for *_, entry in marks))
     panel = Panel("True returns over the posterior", onto)
     return Figure("returns", "Returns over the posterior", (panel,), legend, 1, size)

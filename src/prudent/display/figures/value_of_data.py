@@ -8,7 +8,7 @@ import numpy as np
 
 from ..style import Entry, hex_of
 from ..words import plural
-from .base import Figure, Panel, label, row_axis
+from .base import Figure, Panel, labels, row_axis
 
 if TYPE_CHECKING:
     import pandas
@@ -38,7 +38,7 @@ def draw(table: pandas.DataFrame, observations: int, alpha: float) -> Figure:
     visible = [abs(table[name]) > 1e-4 * abs(table[name]).max() for name in ("gain", "value_change")]
     shown = table[visible[0] | visible[1]].head(MAX_SOURCES)
     rows = np.arange(len(shown))
-    names = [label(_source_name(source), 40) for source in shown["source"]]
+    names = labels(map(_source_name, shown["source"]), 40)
 
     def bars(column: str, colour: str, text: str, ticks: list[str], title: str) -> Panel:
         value, error = shown[column].to_numpy(), 1.96 * shown[f"{column}_error"].to_numpy()

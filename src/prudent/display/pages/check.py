@@ -56,6 +56,22 @@ def findings(record: Mapping[str, Any]) -> str:
     str
         HTML.
     """
+    return found(record) + assumed(record)
+
+
+def found(record: Mapping[str, Any]) -> str:
+    """Return the findings as HTML.
+
+    Parameters
+    ----------
+    record : mapping
+        Content of ``check.json``.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
     items = ""
     for finding in record["findings"]:
         mark = "<strong>Serious.</strong> " if finding["severity"] == "serious" else "Note. "
@@ -63,8 +79,24 @@ def findings(record: Mapping[str, Any]) -> str:
         items += f"<p{kind}>{mark}{escape(finding['message'])} <small>({escape(finding['code'])})</small></p>"
     if not items:
         items = paragraphs("The checks found nothing against the model.")
-    assumed = "".join(f"<li>{escape(sentence)}</li>" for sentence in record["assumed"])
-    return f"{items}<p>All numbers assume what no log can prove in full:</p><ul>{assumed}</ul>"
+    return items
+
+
+def assumed(record: Mapping[str, Any]) -> str:
+    """Return the assumptions as HTML.
+
+    Parameters
+    ----------
+    record : mapping
+        Content of ``check.json``.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in record["assumed"])
+    return f"<p>All numbers assume what no log can prove in full:</p><ul>{sentences}</ul>"
 
 
 def honest(record: Mapping[str, Any], figure: Figure) -> str:

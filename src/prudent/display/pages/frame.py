@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -79,6 +80,7 @@ def document(title: str, head: str, parts: Sequence[Part]) -> str:
 {files(__package__).joinpath("style.css").read_text(encoding="utf-8")}</style>
 </head>
 <body>
+<a class="skip" href="#main">Skip to the content</a>
 <div class="layout">
 <header>
 <h1>{escape(title)}</h1>
@@ -86,7 +88,7 @@ def document(title: str, head: str, parts: Sequence[Part]) -> str:
 </header>
 <div class="columns">
 <nav aria-label="Contents"><h2>Contents</h2><ol>{contents}</ol></nav>
-<main>
+<main id="main">
 {sections}
 </main>
 </div>
@@ -111,27 +113,68 @@ def _swatch(entry: Entry) -> str:
     return f'<svg viewBox="0 0 30 12" aria-hidden="true">{shape}</svg>'
 
 
-def figure_html(figure: Figure, before: str = "") -> str:
-    """Return a figure as HTML: its title, its legend, its panels and links to its files, after the HTML ``before``."""
+def figure_html(figure: Figure, before: str = "", *, files: bool = False) -> str:
+    """Return a figure as HTML, after the HTML ``before``: its title, its legend, its panels; links to its ``files``."""
     panels = []
     for panel, svg in zip(figure.panels, figure.svg_panels(), strict=True):
         label = escape(f"{figure.title}: {panel.title}" if len(figure.panels) > 1 else figure.title, quote=True)
-        heading = f"<h4>{rich(panel.title)}</h4>" if len(figure.panels) > 1 else ""
+        heading = f"<h3>{rich(panel.title)}</h3>" if len(figure.panels) > 1 else ""
         described = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
         panels.append(f'<div class="panel">{heading}{described}</div>')
     legend = "".join(f"<li>{_swatch(entry)}{_legend_text(entry.label)}</li>" for entry in figure.legend)
     links = " · ".join(f'<a href="figures/{figure.name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "png"))
+    below = f'<div class="files">This figure as {links}</div>' if files else ""
     shape = {1: " one", 2: " two"}.get(figure.columns, "") + " wide" * (figure.size[0] > 6.0)
     return (
         f'{before}<figure id="figure-{figure.name}"><figcaption>{rich(figure.title)}</figcaption>'
         f'<ul class="legend">{legend}</ul><div class="panels{shape}">{"".join(panels)}</div>'
-        f'<div class="files">This figure as {links}</div></figure>'
+        f"{below}</figure>"
     )
 
 
 def _legend_text(label: str) -> str:
     """Return a label of a figure as HTML, without the escapes of matplotlib."""
     return escape(label.replace(r"\$", "$"))
+
+
+def attachment(name: str, kind: str, content: bytes) -> str:
+    """Return a link to a file that the page itself holds.
+
+    Parameters
+    ----------
+    name : str
+        Name under which a browser saves the file.
+    kind : str
+        Media type, such as ``"text/csv"``.
+    content : bytes
+        The file.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    data = base64.b64encode(content).decode()
+    return f'<a download="{escape(name, quote=True)}" href="data:{kind};base64,{data}">{escape(name)}</a>'
+
+
+def framed(page: str, height: str = "75vh") -> str:
+    """Return a whole page as an element of a notebook, whose style does not mix with that of the notebook.
+
+    Parameters
+    ----------
+    page : str
+        HTML document.
+    height : str, default="75vh"
+        Height of the frame in CSS.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    style = f"width:100%;height:{height};border:1px solid #8888"
+    return f'<iframe srcdoc="{escape(page, quote=True)}" title="Report" style="{style}"></iframe>'
 
 
 def folded(summary: str, body: str) -> str:
@@ -147,4 +190,4 @@ def paragraphs(*texts: str) -> str:
 def _colour_rules() -> str:
     colours = {**COLOURS, **PAGE_COLOURS}
     light, dark = ("".join(f"{css_variable(name)}:{pair[i]};" for name, pair in colours.items()) for i in (0, 1))
-    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}"
+    return f":root{{{light}}}\n@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}"

@@ -1,10 +1,12 @@
-"""The page of a log study: what the log says, what to do, how certain that is, and what to measure next.
+"""The page of a decision: what to do, against today, how sure that is, what is assumed, what to measure next.
 
-It shows what ``policy.json`` and ``policy.csv`` hold, for readers who know neither Bayes nor CVaR.
+It shows what ``policy.json`` and ``policy.csv`` hold, for readers who know neither Bayes nor CVaR. Both files are
+embedded, so that the page can be sent alone. ``LogStudy.report`` and ``Solution.report`` make the record.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ import numpy as np
 from ..figures.base import Figure
 from ..words import number, plural, plus_minus
 from . import check as checks
-from .frame import Part, document, figure_html, paragraphs
+from .frame import Part, attachment, document, figure_html, paragraphs
 from .tables import Table, best
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 ALL_STATES = 60  # up to so many states, the table shows all; of more, the SHOWN_STATES most visited
 SHOWN_STATES = 40
+SHOWN_ROWS = 10  # states that change, and pairs to measure
+LARGEST_FILES = 8_000_000  # characters of policy.csv and policy.json that a page holds
 
 WORDS = {
     "state, action": "Where the process is, and what can be done there: the words of the log.",
@@ -48,7 +52,7 @@ WORDS = {
     "value": (
         "What the program compares when it chooses a policy: the Bayesian-risk value. It takes the risk anew at "
         "every step, as if every action in every state were as bad as can be at once. So at α above 0 the value lies "
-        "below what the policy earns, often far below, and is no forecast; the section on returns has the forecasts."
+        "below what the policy earns, often far below, and is no forecast; these are with how sure this is."
     ),
     "seen": "How many rows of the log tell of this action in this state.",
     "time there": "The share of the (discounted) time that the policy spends in the state.",
@@ -60,6 +64,7 @@ def render(
     policies: pandas.DataFrame,
     figures: Mapping[str, Figure],
     settings: Mapping[str, Any],
+    table: str = "",
 ) -> str:
     """Return the page.
 
@@ -70,48 +75,54 @@ def render(
     policies : pandas.DataFrame
         Content of ``policy.csv``: one row for each state and risk level.
     figures : mapping of str to Figure
-        The figures ``"policy"``, ``"returns"`` and ``"levels"``, and ``"states"`` if states were chosen.
+        The figures ``"policy"``; ``"returns"`` unless the model is known, ``"levels"`` if there are several,
+        ``"check"`` if there was one, and ``"states"`` if states were chosen.
     settings : mapping
         Options of the study, for the last section.
+    table : str, optional
+        Content of ``policy.csv``, which the page then holds.
 
     Returns
     -------
     str
         The HTML document.
     """
-    rows = record["rows"]
-    lead = (
-        f"What to do in each state, worked out by prudent from the {rows['used']:,} usable rows of "
-        f"{record['log']}, at {plural(len(record['levels']), 'level')} of caution."
+    rows, checked = record["rows"], record["check"]
+    lead = "What to do in each state, worked out by prudent from " + (
+        f"{record['log']} ({plural(rows['read'], 'row')}, {rows['used']:,} used)."
+        if rows
+        else f"the model {record['log']}."
     )
-    facts = f"discount {record['discount']:g} · start: {record['start']} · prudent {record['prudent']}"
-    head = f'<p class="lead">{escape(lead)}</p><p class="meta">{escape(facts)}</p>'
-    checked = record["check"]
+    facts = [f"discount {record['discount']:g}", f"start: {record['start']}", f"prudent {record['prudent']}"]
+    if record["unit"]:
+        facts.insert(0, f"all returns in {record['unit']}" if " " not in record["unit"] else record["unit"])
+    head = f'<p class="lead">{escape(lead)}</p><p class="meta">{escape(" · ".join(facts))}</p>'
+    several = len(record["levels"]) > 1
     parts = [
-        *([] if checked is None else [Part("check", "Does the model hold?", checks.findings(checked))]),
-        Part("short", "In short", _short(record, policies)),
-        *([] if checked is None else [Part("honest", "Honest values", checks.honest(checked, figures["check"]))]),
-        Part("policy", "What to do", _policy(record, policies, figures["policy"])),
-        *([] if record["today"] is None else [Part("today", "What changes", _changes(record))]),
-        Part("returns", "What the policies earn", _returns(record, figures["returns"])),
-        Part("level", "How much caution", _level(record, figures["levels"])),
+        Part("do", "What to do", _what_to_do(record, policies)),
+        *([] if record["today"] is None else [Part("today", "Compared with today", _changes(record))]),
+        Part("sure", "How sure this is", _sure(record, policies, figures)),
+        Part("assumed", "What is assumed", _assumed(record)),
+        Part("next", "What to measure next", _next(record)),
+        *([Part("level", "Details: how much caution", _level(record, figures["levels"]))] if several else []),
+        Part("values", "Details: values", figure_html(figures["policy"])),
         *(
-            [Part("states", "How the states were chosen", _chosen(record, figures["states"]))]
+            [Part("states", "Details: how the states were chosen", _chosen(record, figures["states"]))]
             if "states" in figures
             else []
         ),
-        Part("next", "What to measure next", _next(record)),
-        *([] if checked is None else [Part("tests", "Tests of the model", checks.tests(checked))]),
-        Part("log", "The log", _log(record)),
+        *([] if checked is None else [Part("tests", "Details: tests of the model", checks.tests(checked))]),
         Part("words", "Words", _words(record)),
-        Part("run", "The run", _run(record, settings)),
+        Part("run", "The run", _run(record, settings) + _attached(record, table)),
     ]
     return document(f"What to do: {record['log']}", head, parts)
 
 
 def _with_error(value: float, standard_error: float) -> str:
-    """Return a number with its 95% interval, unless that is negligible."""
+    """Return a number with its 95% interval, unless that is negligible; "?" if too few draws say what it is."""
     half_width = 1.96 * standard_error
+    if half_width != half_width:
+        return f"{number(value)} ± ?"
     return plus_minus(value, half_width) if half_width > 1e-9 * abs(value) else number(value)
 
 
@@ -128,37 +139,103 @@ def _level_name(level: Mapping[str, Any]) -> str:
 # -- sections ----------------------------------------------------------------------------------------------
 
 
-def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
-    chosen, rows = _recommended(record), record["rows"]
-    dropped = sum(rows["dropped"].values())
-    lines = [
-        f"The log has {plural(rows['read'], 'row')}; {rows['used']:,} were used"
-        + (f" and {dropped:,} dropped." if dropped else ", none dropped."),
-        f"Recommended is the policy of risk level {chosen['alpha']:g}"
-        + (", the lowest that was asked for: " if chosen is record["levels"][0] else ": ")
-        + _why_level(record),
-        f"Started in {record['start']}, it earns {number(chosen['mean'])} on average, between "
-        f"{number(chosen['5%'])} and {number(chosen['95%'])} with 90% probability by what the log leaves possible (if "
-        f"the model holds), and {number(chosen['cvar'])} in bad cases.",
-    ]
-    if record["today"] is not None:
-        lines.append(
-            f"What is done today earns {number(record['today']['mean'])} on average and "
-            f"{number(record['today']['cvar'])} in bad cases: the recommended policy earns "
-            f"{_with_error(chosen['difference'], chosen['difference_se'])} more, and it is an improvement with a "
-            f"chance of {chosen['probability_better']:.0%} by what the log leaves possible."
+def _amount(record: Mapping[str, Any], value: float, digits: int = 4) -> str:
+    """Return a return with its unit."""
+    return f"{number(value, digits)} {record['unit']}".rstrip()
+
+
+def _what_to_do(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
+    """Return the recommendation, the rules and the table of actions."""
+    chosen = _recommended(record)
+    lines = []
+    if "alpha" in chosen:
+        lowest = (
+            ", the lowest that was asked for: " if chosen is record["levels"][0] and len(record["levels"]) > 1 else ": "
         )
-    lines += _thin(record, policies)
-    data = record["next_data"]
-    if data and data["ranking"] and data["ranking"][0]["gain"] > 0.0:
-        top = data["ranking"][0]
-        lines.append(
-            f"The most useful thing to measure next is {top['action']} in {top['state']}: {data['observations']:,} "
-            f"more observations of it would raise the mean return by about {number(top['gain'], 2)}."
+        lines.append(f"Recommended is the policy of risk level {chosen['alpha']:g}{lowest}{_why_level(record)}")
+    spread = (
+        ""
+        if not record["draws"]
+        else (
+            f", between {number(chosen['5%'])} and {number(chosen['95%'])} with 90% probability by what the data "
+            f"leaves possible (if the model holds), and {_amount(record, chosen['cvar'])} in bad cases"
         )
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    )
+    lines.append(f"Started in {record['start']}, it earns {_amount(record, chosen['mean'])} on average{spread}.")
+    serious = [] if record["check"] is None else [f for f in record["check"]["findings"] if f["severity"] == "serious"]
+    alarm = ""
+    if serious:
+        found, first = plural(len(serious), "serious finding"), escape(serious[0]["message"])
+        alarm = (
+            f'<p class="missing"><strong>The numbers of this page may be wrong.</strong> The check of the model has '
+            f"{found}, see below. The worst: {first}</p>"
+        )
     warnings = "".join(f'<p class="missing">Caution: {escape(said)}.</p>' for said in record["said"])
-    return f"<ul>{items}</ul>{warnings}"
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"{alarm}<ul>{items}</ul>{warnings}{_rules(record)}{_policy(record, policies)}"
+
+
+def _rules(record: Mapping[str, Any]) -> str:
+    """Return the rules to remember, and what they lose."""
+    rules = record["rules"]
+    if rules is None:
+        return ""
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in rules["sentences"])
+    if rules["states_differ"] == 0:
+        text = "These rules are the whole policy."
+    else:
+        worst = f", and {number(rules['worst_loss'], 3)} in the worst tenth of what the data leaves possible"
+        text = (
+            f"Followed instead of the whole policy, these rules lose {_amount(record, rules['mean_loss'], 3)} of "
+            f"{_amount(record, rules['value'])} on average{worst if record['draws'] else ''}. They differ from it in "
+            f"{plural(rules['states_differ'], 'state')} and {rules['time_differs']:.0%} of the time."
+        )
+    return f'<h3>Rules to remember</h3><ol class="rules">{items}</ol>{paragraphs(text)}'
+
+
+def _sure(record: Mapping[str, Any], policies: pandas.DataFrame, figures: Mapping[str, Figure]) -> str:
+    """Return findings, honest values and returns over the posterior."""
+    checked = record["check"]
+    html = "" if checked is None else checks.found(checked)
+    html += paragraphs(*_thin(record, policies))
+    if checked is not None:
+        html += f"<h3>Honest values</h3>{checks.honest(checked, figures['check'])}"
+    if "returns" in figures:
+        html += f"<h3>What the policies earn</h3>{_returns(record, figures['returns'])}"
+    else:
+        bound = _recommended(record)["certificate"]["error_bound"]
+        html += paragraphs(f"The model is known, so the return is too: it is exact to {bound:.1g}.")
+    return html
+
+
+def _assumed(record: Mapping[str, Any]) -> str:
+    """Return what no log can prove, and how the log was read."""
+    checked = record["check"]
+    if checked is not None:
+        html = checks.assumed(checked)
+    else:
+        html = paragraphs(
+            "The model holds: what follows an action depends on the state alone and will be as it was. This was not "
+            "checked here."
+        )
+    return html + (_log(record) if record["summary"] else "")
+
+
+def _attached(record: Mapping[str, Any], table: str) -> str:
+    """Return links to the files that the page holds."""
+    text = json.dumps(record, default=_plain, ensure_ascii=False)
+    if not table or len(text) + len(table) > LARGEST_FILES:
+        return ""
+    finite = json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False)
+    files = (
+        attachment("policy.csv", "text/csv", table.encode()),
+        attachment("policy.json", "application/json", finite.encode()),
+    )
+    return f'<p class="files">In this page, all states and levels: {" and ".join(files)}</p>'
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def _by_honest(record: Mapping[str, Any]) -> bool:
@@ -168,7 +245,7 @@ def _by_honest(record: Mapping[str, Any]) -> bool:
 
 def _why_level(record: Mapping[str, Any]) -> str:
     if len(record["levels"]) == 1:
-        return "no other was asked for."
+        return "no other was compared."
     if "state_choice" in record:
         return (
             "it was chosen with the states: of the levels that held-out episodes cannot tell apart, the most cautious."
@@ -198,13 +275,14 @@ def _thin(record: Mapping[str, Any], policies: pandas.DataFrame) -> list[str]:
     return [text] if share >= 0.01 else []
 
 
-def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figure) -> str:
+def _policy(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
     level = _recommended(record)["alpha"]
     by_level = {alpha: part.reset_index(drop=True) for alpha, part in policies.groupby("alpha")}
     chosen = by_level[level]
     acting = shown = chosen[chosen["action"].notna()]
     if len(acting) > ALL_STATES:
         shown = acting.sort_values("time_share", ascending=False, kind="stable").head(SHOWN_STATES)
+        shown = shown.sort_index()  # the states in their own order
     rows = []
     for i, row in shown.iterrows():
         actions = {alpha: part["action"][i] for alpha, part in by_level.items()}
@@ -228,21 +306,21 @@ def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figur
         f"{level:g}. Value is what the program compares, not a forecast; a small difference to the next best action "
         "says that both are about as good."
     )
-    files = " and ".join(f'<a href="{name}">{name}</a>' for name in ("policy.csv", "policy.json"))
-    links = f'<p class="files">All states and levels: {files}</p>'
-    return paragraphs(text) + Table.of(caption, rows).html() + links + figure_html(figure)
+    return paragraphs(text) + Table.of(caption, rows).html() if rows else paragraphs("There is nothing to choose.")
 
 
 def _changes(record: Mapping[str, Any]) -> str:
     """Return where the recommended policy differs from what is done today, what matters most first."""
     today, chosen = record["today"], _recommended(record)
     text = [
-        f"Compared is the policy of level {chosen['alpha']:g} with what is done today. It differs in "
-        f"{plural(today['states_changed'], 'state')}, listed by how much they matter: what the new action earns more "
-        "in the state, if today's way of acting follows, times how often the new policy is there. These numbers add up "
-        f"to the whole difference at the average of the possible truths. In all it is "
-        f"{_with_error(chosen['difference'], chosen['difference_se'])} (± error of the random draws), an improvement "
-        f"with a chance of {chosen['probability_better']:.0%}; both policies face the same draws."
+        f"What is done today earns {_amount(record, today['mean'])} on average and {_amount(record, today['cvar'])} in "
+        f"bad cases. The recommended policy earns {_amount(record, chosen['difference'], 3)} more, between "
+        f"{number(chosen['difference_low'], 3)} and {number(chosen['difference_high'], 3)} with 90% probability by "
+        f"what the data leaves possible; it is an improvement with a chance of {chosen['probability_better']:.0%}. "
+        "Both policies face the same draws.",
+        f"They differ in {plural(today['states_changed'], 'state')}, listed by how much they matter: what the new "
+        "action earns more in the state, if today's way of acting follows, times how often the new policy is there. "
+        "These numbers add up to the whole difference at the average of the possible truths.",
     ]
     rows = [
         {
@@ -253,10 +331,10 @@ def _changes(record: Mapping[str, Any]) -> str:
             "time there": f"{row['time_share']:.1%}",
             "adds to the mean return": number(row["contribution"], 3),
         }
-        for row in today["changes"]
+        for row in today["changes"][:SHOWN_ROWS]
     ]
     if not rows:
-        return paragraphs("The recommended policy is what is done today.")
+        return paragraphs(text[0], "The recommended policy is what is done today.")
     caption = "Where the recommended policy differs from what is done today"
     if len(rows) < today["states_changed"]:
         caption += f": the {len(rows)} states that matter most of {today['states_changed']:,}; all are in policy.csv"
@@ -306,8 +384,8 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
     rows = [
         {
             "risk level": _level_name(row),
-            "mean": _with_error(row["mean"], row["mean_se"]),
-            f"worst {1.0 - record['tail']:.0%}": _with_error(row["cvar"], row["cvar_se"]),
+            "mean": _with_error(row["mean"], row.get("mean_se", np.nan)),
+            f"worst {1.0 - record['tail']:.0%}": _with_error(row["cvar"], row.get("cvar_se", np.nan)),
             "5% quantile": number(row["5%"]),
             "median": number(row["50%"]),
             "95% quantile": number(row["95%"]),
@@ -317,7 +395,8 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
         }
         for row in [*record["levels"], *([] if record["today"] is None else [record["today"]])]
     ]
-    caption = "Returns over what the data leaves possible, if the model holds; ±: error of the random draws, 95%"
+    unit = f" ({record['unit']})" if record["unit"] else ""
+    caption = f"Returns{unit} over what the data leaves possible, if the model holds; ±: error of the random draws, 95%"
     alike = f"Policies that {record['alike']}." if record["alike"].startswith("act alike") else ""
     return paragraphs(*text, alike) + Table.of(caption, rows).html() + figure_html(figure)
 
@@ -383,7 +462,8 @@ def _next(record: Mapping[str, Any]) -> str:
             "seen so far": f"{row['evidence']:,.6g}",
         }
         for row in data["ranking"]
-    ]
+        if row["gain"] > 0.0 or row["switch"] >= 0.005
+    ][:SHOWN_ROWS]
     if not rows:
         return paragraphs(*text, "No such data can change what to do.")
     return paragraphs(*text) + Table.of("What more observations are worth", rows).html()
@@ -391,7 +471,7 @@ def _next(record: Mapping[str, Any]) -> str:
 
 def _log(record: Mapping[str, Any]) -> str:
     rows = [[escape(title), escape(text)] for title, text in record["summary"]]
-    return Table(f"What {record['log']} holds, and what was made of it", ["", "in the log"], rows, "facts").html()
+    return Table(f"What {record['log']} holds, and what was made of it", ["fact", "in the log"], rows, "facts").html()
 
 
 def _words(record: Mapping[str, Any]) -> str:

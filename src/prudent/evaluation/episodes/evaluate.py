@@ -15,6 +15,7 @@ from ..._support.checks import (
     finite_array,
     flag,
     generator,
+    items_of,
     one_of,
     open_probability,
     risk_level,
@@ -144,7 +145,7 @@ def evaluate_episodes(log: TableLike, policy: Any, options: Options) -> EpisodeE
         raise DataError("log has one episode, expected at least two", code="few-episodes", argument="log", value=read.n)
     read = read.with_actions([*actions_of(policy), *actions_of(chosen.logging_policy)])
     target = read_target(policy, read)
-    features = None if chosen.features is None else list(chosen.features)
+    features = None if chosen.features is None else items_of(chosen.features, "features")
     behaviour = read_behaviour(read, chosen.logging_policy, chosen.propensities, features)
     mine = target.rows[np.arange(read.row.size), read.action]
     logged = isinstance(policy, str) and policy == "logged" and read.by_action.find(policy) < 0
@@ -155,15 +156,18 @@ def evaluate_episodes(log: TableLike, policy: Any, options: Options) -> EpisodeE
 def _checked(options: Options) -> Options:
     one_of(options.interval, "interval", INTERVALS)
     one_of(options.marginal, "marginal", MARGINALS)
-    chances = [open_probability(q, "quantiles") for q in options.quantiles]
+    given = finite_array(options.quantiles, "quantiles", ndim=1, error=ParameterError)
+    if not given.size:
+        raise ParameterError("quantiles must hold a probability, got none", code="empty", argument="quantiles")
+    chances = [open_probability(q, "quantiles") for q in given]
     return options._replace(
         discount=discount_factor(options.discount, one=True),
         markov=flag(options.markov, "markov"),
-        folds=whole_number(options.folds, "folds", minimum=2),
+        folds=whole_number(options.folds, "folds", minimum=2, maximum=10_000),
         confidence=open_probability(options.confidence, "confidence"),
         quantiles=sorted(set(chances)),
         tail_alpha=risk_level(options.tail_alpha, "tail_alpha", cautious=True),
-        draws=whole_number(options.draws, "draws", minimum=100),
+        draws=whole_number(options.draws, "draws", minimum=100, memory=64.0),
     )
 
 

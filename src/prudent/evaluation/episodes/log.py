@@ -8,14 +8,14 @@ one, which is then the horizon; shorter ones are unfinished, and the caller says
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._support.checks import one_of, whole_number
+from ..._support.checks import items_of, one_of, whole_number
 from ...data.columns import TableColumns, as_column, synonyms
 from ...data.feature_columns import feature_of
 from ...data.flow import Episodes, Passage, outcomes_of
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 ROLES = ("state", "next_state", "step", "done", "count")
 UNFINISHED = ("error", "drop", "end")
-LARGEST = 1e100  # of a reward: products with weights are squared
+LARGEST = 1e50  # of a reward: products with weights, which are 1e100 at most, are squared
+SMALLEST = 1e-40  # of a propensity
 UNKNOWN = -1  # a next state that the log does not tell
 
 
@@ -179,7 +180,7 @@ def read_episodes(
         If the log cannot be read or a value is wrong.
     """
     one_of(unfinished, "unfinished", UNFINISHED)
-    limit = None if horizon is None else whole_number(horizon, "horizon")
+    limit = None if horizon is None else whole_number(horizon, "horizon", maximum=10**9)
     source = TableSource(log, "log")
     held = _columns(source, episode, columns)
     if not held.size:
@@ -224,8 +225,8 @@ def read_episodes(
     chance = None
     if "propensity" in held:
         chance = held.numbers("propensity", where=~idle)
-        good = idle | ((chance > 0.0) & (chance <= 1.0 + 1e-9))
-        held.refuse(~good, "propensity", "a probability above 0", "probability-range")
+        good = idle | ((chance >= SMALLEST) & (chance <= 1.0 + 1e-9))
+        held.refuse(~good, "propensity", f"a probability of at least {SMALLEST:g}", "probability-range")
         chance = np.minimum(chance[keep], 1.0)
     return EpisodeLog(
         episode=number[code[keep]],
@@ -258,6 +259,9 @@ def _columns(source: TableSource, episode: str | None, columns: Mapping[str, Any
     if names is None:
         message = f"{source.name} has columns without names; episodes need the columns episode, action and reward"
         raise DataError(message, code="missing-column", argument="log", column="episode")
+    if columns is not None and not isinstance(columns, Mapping):
+        message = f"columns must be a mapping such as {{'episode': 'patient'}}, got {columns!r}"[:300]
+        raise ParameterError(message, code="wrong-type", argument="columns")
     given = dict(columns or {})
     if episode is not None:
         given["episode"] = episode
@@ -332,7 +336,12 @@ def _following(held: TableColumns, names: Column | None, order: IntArray, code: 
 
 
 def _ends(terminal: Iterable[Label] | None, following: Column | None) -> list[Label]:
-    ends: list[Label] = [] if terminal is None else [terminal] if isinstance(terminal, str) else [*terminal]
+    ends: list[Label] = (
+        [] if terminal is None else [terminal] if isinstance(terminal, str) else items_of(terminal, "terminal")
+    )
+    if not all(isinstance(end, Hashable) for end in ends):
+        message = f"terminal must be names of states, got {terminal!r}"[:300]
+        raise ParameterError(message, code="wrong-type", argument="terminal")
     if ends and following is None:
         message = "terminal names states, but log has no column 'state'"
         raise ParameterError(message, code="missing-column", argument="terminal", column="state")
@@ -375,6 +384,11 @@ def _states(
         raise held.fault(row, "state is missing; give every row one", "missing-value", column="state")
     by_state = Labels.of("state", None, names[keep], error=DataError)
     state = by_state.find_all(names[keep])
+    if (state < 0).any():
+        row = int(keep[np.argmax(state < 0)])
+        raise held.fault(
+            row, f"state {names[row]!r} cannot be a name; use texts or numbers", "wrong-type", column="state"
+        )
     target = by_state.find_all(following[keep])  # -1: never left, or not known
     target[_arrivals(following[keep], ends, keep.size)] = by_state.size
     target[over] = by_state.size

@@ -23,6 +23,9 @@ import numpy as np
 
 from ...types import FloatArray
 from .log import EpisodeLog
+from .weights import LARGEST_LOG
+
+LARGEST = float(np.exp(LARGEST_LOG))  # of a weight
 
 
 class Marginal(NamedTuple):
@@ -56,7 +59,7 @@ def by_step(log: EpisodeLog, ratio: FloatArray, discount: float) -> Marginal:
     rate, below = np.zeros(H), np.zeros(H)
     for t in range(H):
         rows = order[cuts[t] : cuts[t + 1]]
-        weight[rows] = before[rows] * ratio[rows]
+        weight[rows] = np.minimum(before[rows] * ratio[rows], LARGEST)
         below[t] = (weight[rows].sum() + kept.sum()) / n
         if not below[t] > 0.0:
             return Marginal(np.nan, np.full(n, np.nan), weight)

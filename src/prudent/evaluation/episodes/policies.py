@@ -119,10 +119,22 @@ def read_target(policy: Any, log: EpisodeLog, name: str = "policy") -> Target:
         return _same(np.eye(size)[chosen], log)
     if callable(policy) and not isinstance(policy, HasPolicy | Mapping):
         return _checked(_of_function(policy, log, name), log, name)
+    _require_shape(policy, name)
     by_row = _by_row(policy, log, name)
     if by_row is not None:
         return _checked(by_row, log, name)
     return _of_states(policy, log, name)
+
+
+def _require_shape(policy: Any, name: str) -> None:
+    """Raise if an array or a list has no rows, or rows of several lengths."""
+    try:
+        fits = not isinstance(policy, np.ndarray | list) or np.ndim(policy) > 0
+    except ValueError:  # ragged
+        fits = False
+    if not fits:
+        message = f"{name} must have an action, or probabilities of the actions, for each state or row, got {policy!r}"
+        raise ParameterError(message[:300], code="wrong-shape", argument=name)
 
 
 def _same(chances: FloatArray, log: EpisodeLog) -> Target:

@@ -44,9 +44,10 @@ from typing import Any
 
 from ...errors import ParameterError
 from .base import CHUNK, Job, New, Store, Turn
-from .postgres import PostgresStore
+from .postgres import PostgresStore, patience_of
 from .rows import Entry, Place, Report, Taken, id_of, place_of
 from .sqlite import SqliteStore
+from .tally import Tally
 
 __all__ = [
     "CHUNK",
@@ -59,9 +60,11 @@ __all__ = [
     "SqliteStore",
     "Store",
     "Taken",
+    "Tally",
     "Turn",
     "id_of",
     "is_address",
+    "patience_of",
     "place_of",
     "store_of",
 ]

@@ -10,17 +10,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import JournalError, ParameterError, StateFileError
 from .rows import Entry, Place, Report, Taken, checksum_of, content_of, fault_of
 from .tables import CHANGES, VERSION
 
+Read = TypeVar("Read")
 CHUNK = 2000  # rows read at a time
 _SNAPSHOTS = 64  # kept at most, the first and the last two always
 _DECISION = ", ".join(Taken._fields)
 _ENTRY = ", ".join(Entry._fields)
 _REPORT = ", ".join(Report._fields)
+_PLACE = "stream = ? AND number = ? AND place = ?"
+_PUT_DECISION = (
+    f"INSERT INTO decision ({_DECISION}, checksum, signature) VALUES ({', '.join('?' * (len(Taken._fields) + 2))}) "
+    "ON CONFLICT DO NOTHING"
+)
+_PUT_ENTRY = f"INSERT INTO entry ({_ENTRY}, checksum, signature) VALUES ({', '.join('?' * (len(Entry._fields) + 2))})"
+_KEYS = 500  # keys that are looked up in one query
 
 
 @dataclass
@@ -144,8 +152,8 @@ class Store(ABC):
         """Execute a statement of a transaction that writes; return the number of rows."""
 
     @abstractmethod
-    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Execute a statement for many rows."""
+    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Execute a statement for many rows; return how many rows it changed."""
 
     @abstractmethod
     def behind(self, seq: int) -> bool:
@@ -166,6 +174,11 @@ class Store(ABC):
     def retried(self, error: Exception, since: float) -> bool:
         """Return whether a write that failed is tried again; nothing of it was done, or it can be done again."""
         return False
+
+    def looked(self, work: Callable[[], Read]) -> Read:
+        """Return what ``work`` reads in one transaction; members may do it again if the connection was lost."""
+        with self.reading():
+            return work()
 
     # -- errors --------------------------------------------------------------------------------------------
 
@@ -265,10 +278,11 @@ class Store(ABC):
     def _insert(self, new: list[New], chain: dict[int, bytes]) -> None:
         for stream in {each.row.stream for each in new} - self._streams:
             self._register(stream)
-        for each in new:
-            if each.row.key is not None:
-                found = self._by_key(each.row.key)
-                each.earlier = found if found is not None and found[:2] != each.row[:2] else None
+        keyed = [each for each in new if each.row.key is not None]
+        keys = self._by_keys([each.row.key for each in keyed])
+        for each in keyed:  # of this commit the first decision with a key is the one that is written
+            first = keys.setdefault(each.row.key, each.row)
+            each.earlier = first if first[:2] != each.row[:2] else None
         rows, fresh = [], [each for each in new if each.earlier is None]
         for each in fresh:
             signature = self.signed_content(each.row, chain.get(each.row.stream, b""))
@@ -280,19 +294,16 @@ class Store(ABC):
             self.execute_many(
                 "INSERT INTO content (hash, data) VALUES (?, ?) ON CONFLICT DO NOTHING", list(contents.items())
             )
-        marks = ", ".join("?" * (len(Taken._fields) + 2))
-        self.execute_many(
-            f"INSERT INTO decision ({_DECISION}, checksum, signature) VALUES ({marks}) ON CONFLICT DO NOTHING", rows
-        )
+        written = self.execute_many(_PUT_DECISION, rows)
         notes = [(each.row.stream, each.row.number, each.note) for each in fresh if each.note is not None]
         if notes:
             statement = "INSERT INTO note (stream, number, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
             self.execute_many(statement, notes)
-        for each in fresh:
-            if each.row.key is not None:  # another process may have been first, between the two queries
-                found = self._by_key(each.row.key)
-                if found is None or found[:2] != each.row[:2]:
-                    raise KeyTakenError
+        if keyed and written < len(rows):  # another process may have been first, between the two queries
+            wanted = {each.row.key: each.row[:2] for each in fresh if each.row.key is not None}
+            found = self._by_keys(list(wanted))
+            if any(key not in found or found[key][:2] != place for key, place in wanted.items()):
+                raise KeyTakenError
 
     def _register(self, stream: int) -> None:
         """Note that a stream is in use; raise if another process has drawn the same number."""
@@ -314,10 +325,10 @@ class Store(ABC):
                 for row in self._decision_rows("stream = ? AND number = ?", stream, number):
                     turn.decisions[stream, number] = row
             at = (stream, number, place)
-            for entry in self._entry_rows("stream = ? AND number = ? AND place = ?", *at):
+            for entry in self._entry_rows(_PLACE, *at):
                 turn.rewards[at] = entry
             if self.settings.get("window") is not None:
-                for report in self._report_rows("stream = ? AND number = ? AND place = ?", *at):
+                for report in self._report_rows(_PLACE, *at):
                     turn.reports[at] = report
         return turn
 
@@ -330,11 +341,10 @@ class Store(ABC):
 
     def _flush(self, turn: Turn) -> None:
         """Write the entries of a turn."""
-        marks = ", ".join("?" * (len(Entry._fields) + 2))
         pairs = zip(turn.entries, turn.signatures, strict=True)
         rows = [(*entry, checksum_of(entry), signature) for entry, signature in pairs]
         if rows:
-            self.execute_many(f"INSERT INTO entry ({_ENTRY}, checksum, signature) VALUES ({marks})", rows)
+            self.execute_many(_PUT_ENTRY, rows)
         if turn.held:
             self.execute_many(
                 f"INSERT INTO report ({_REPORT}, checksum) VALUES (?, ?, ?, ?, ?, ?) "
@@ -417,18 +427,21 @@ class Store(ABC):
         rows = self.fetch(f"SELECT {_REPORT}, checksum FROM report WHERE {where}", *values)
         return [self.checked(Report, row) for row in rows]
 
-    def _by_key(self, key: str) -> Taken | None:
-        return next(iter(self._decision_rows("key = ?", key)), None)
+    def _by_keys(self, keys: Sequence[str | None]) -> dict[str | None, Taken]:
+        """Return the decisions of requests, by key."""
+        found: dict[str | None, Taken] = {}
+        for i in range(0, len(keys), _KEYS):
+            some = keys[i : i + _KEYS]
+            found |= {row.key: row for row in self._decision_rows(f"key IN ({', '.join('?' * len(some))})", *some)}
+        return found
 
     def by_key(self, key: str) -> Taken | None:
         """Return the decision of a request."""
-        with self.reading():
-            return self._by_key(key)
+        return self.looked(lambda: self._by_keys([key]).get(key))
 
     def decision(self, stream: int, number: int) -> Taken | None:
         """Return a decision by stream and number."""
-        with self.reading():
-            return next(iter(self._decision_rows("stream = ? AND number = ?", stream, number)), None)
+        return self.looked(lambda: next(iter(self._decision_rows("stream = ? AND number = ?", stream, number)), None))
 
     def _number(self, seq: Any) -> int:
         if type(seq) is not int or not 0 <= seq < 2**62:
@@ -437,8 +450,7 @@ class Store(ABC):
 
     def last(self) -> int:
         """Return the number of the last entry."""
-        with self.reading():
-            return self._end()[0]
+        return self.looked(lambda: self._end()[0])
 
     def following(self, seq: int, limit: int = CHUNK) -> list[tuple[Entry, Taken | None]]:
         """Return the entries after number ``seq``, those of rewards with their decisions; raise if one is missing."""
@@ -461,8 +473,7 @@ class Store(ABC):
 
     def raw_changes(self) -> list[tuple[Any, ...]]:
         """Return the start and all changes of the bandit, in order, not checked."""
-        with self.reading():
-            return self.fetch(f"SELECT {_ENTRY}, checksum FROM entry WHERE {CHANGES} ORDER BY seq")
+        return self.looked(lambda: self.fetch(f"SELECT {_ENTRY}, checksum FROM entry WHERE {CHANGES} ORDER BY seq"))
 
     def changes(self) -> list[Entry]:
         """Return the start and all changes of the bandit, in order."""
@@ -470,18 +481,15 @@ class Store(ABC):
 
     def entry_at(self, seq: int) -> Entry | None:
         """Return an entry."""
-        with self.reading():
-            return next(iter(self._entry_rows("seq = ?", seq)), None)
+        return self.looked(lambda: next(iter(self._entry_rows("seq = ?", seq)), None))
 
     def last_before(self, when: float) -> int:
         """Return the number of the last entry of a time or before it."""
-        with self.reading():
-            return int(self.fetch("SELECT max(seq) FROM entry WHERE time <= ?", when)[0][0] or 0)
+        return self.looked(lambda: int(self.fetch("SELECT max(seq) FROM entry WHERE time <= ?", when)[0][0] or 0))
 
     def content(self, name: bytes) -> bytes | None:
         """Return what has a hash."""
-        with self.reading():
-            rows = self.fetch("SELECT data FROM content WHERE hash = ?", name)
+        rows = self.looked(lambda: self.fetch("SELECT data FROM content WHERE hash = ?", name))
         return bytes(rows[0][0]) if rows else None
 
     def raw_decisions(self, after: int, limit: int, since: float | None) -> list[tuple[Any, ...]]:
@@ -521,10 +529,13 @@ class Store(ABC):
 
     def tally(self, after: int, stream: int) -> tuple[int, dict[str, int]]:
         """Return the last row number, and how many decisions of other streams after a row number chose each arm."""
-        with self.reading():
+        query = "SELECT arm, count(*) FROM decision WHERE nr > ? AND nr <= ? AND stream <> ? GROUP BY arm"
+
+        def count() -> tuple[int, dict[str, int]]:
             last = self.last_row()
-            query = "SELECT arm, count(*) FROM decision WHERE nr > ? AND nr <= ? AND stream <> ? GROUP BY arm"
             return last, dict(self.fetch(query, after, last, stream)) if last > after else {}
+
+        return self.looked(count)
 
     def open_rows(self, before: float, after: float, limit: int) -> list[tuple[Taken, int]]:
         """Return decisions from a time to another without a learned reward, oldest first, with their positions."""
@@ -579,13 +590,11 @@ class Store(ABC):
 
     def snapshots(self) -> list[int]:
         """Return the numbers of the entries after which there is a snapshot, the latest first."""
-        with self.reading():
-            return [seq for (seq,) in self.fetch("SELECT seq FROM snapshot ORDER BY seq DESC")]
+        return self.looked(lambda: [seq for (seq,) in self.fetch("SELECT seq FROM snapshot ORDER BY seq DESC")])
 
     def snapshot(self, seq: int) -> bytes:
         """Return the state after entry ``seq``."""
-        with self.reading():
-            rows = self.fetch("SELECT state FROM snapshot WHERE seq = ?", seq)
+        rows = self.looked(lambda: self.fetch("SELECT state FROM snapshot WHERE seq = ?", seq))
         if not rows or not isinstance(rows[0][0], bytes):
             raise self.damaged(f"snapshot {seq} holds no state")
         return rows[0][0]

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Any
 
 from ...errors import ParameterError, PrudentError
-from .base import CHUNK, Store, Turn
+from .base import CHUNK, Read, Store, Turn
 from .rows import Entry, Place, Report, Taken
 from .tables import TABLES
 
@@ -31,6 +31,9 @@ _TYPES = {
 }
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 _POLL = 1.0  # seconds after which a replica looks even if it was told nothing
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_FIRST = 5.0  # seconds in which a server may start whose address was never tried
+_WRONG = ("authentication", "does not exist", "translate host", "pg_hba", "invalid")  # addresses that stay wrong
 _PAUSE = 0.05  # seconds between two tries to reach a server
 
 
@@ -73,48 +76,53 @@ class PostgresStore(Store):
 
     def open(self, create: bool) -> bool:
         """Connect, and return whether there is a journal; see ``Store.open``."""
-        with self._translating():
-            self._reader = self._connected(listen=True)
-            found = self._reader.execute("SELECT to_regnamespace(%s)", [self._schema]).fetchone()[0] is not None
+        found = self._told_by("SELECT to_regnamespace(%s)", self._schema)[0][0] is not None
         if not found and not create:
             raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one")
         if found:
-            with self._translating():
-                rows = self._reader.execute(
-                    "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", [self._schema]
-                ).fetchall()
-            missing = {name for name, sql in TABLES.items() if sql.startswith("CREATE TABLE")} - {
-                name for (name,) in rows
-            }
+            rows = self._told_by(
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", self._schema
+            )
+            tables = {name for name, sql in TABLES.items() if sql.startswith("CREATE TABLE")}
+            missing = tables - {name for (name,) in rows}
             if missing:
                 raise self.damaged(f"its {sorted(missing)[0]!r} is not that of a journal")
-            with self.reading():
-                self.read_settings()
+            self.looked(self.read_settings)
+        return found
+
+    def _told_by(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, which is asked again if the connection is lost."""
+        with self._translating():
+            found: list[tuple[Any, ...]] = self._retrying(lambda: self._reader.execute(query, values).fetchall())
         return found
 
     def _connected(self, listen: bool) -> Any:
         """Return a new connection; wait for a server that starts."""
-        deadline = time.monotonic() + self.timeout
+        began = time.monotonic()
+        deadline = began + self.timeout
         while True:
             try:
-                connection = self._psycopg.connect(
-                    self._address,
-                    autocommit=True,
-                    connect_timeout=max(2, int(self.timeout)),
-                    application_name="prudent",
-                )
-                break
+                return self._new_connection(listen)
             except self._psycopg.OperationalError as error:
-                starting = "starting up" in str(error) or "recovery" in str(error) or "shutting down" in str(error)
-                if time.monotonic() > deadline or not (starting or self._reader is not None or self.settings):
+                known = self._reader is not None or self.settings  # the address is right
+                wait = deadline if known else min(deadline, began + _FIRST)
+                if time.monotonic() > wait or (not known and any(text in str(error) for text in _WRONG)):
                     raise
             time.sleep(_PAUSE)
-        connection.execute(f"SET search_path TO {self._schema}")
-        connection.execute(f"SET lock_timeout TO {int(1000 * self.timeout)}")
-        connection.execute(f"SET synchronous_commit TO {self._wait}")
-        if listen:
-            connection.execute(f"LISTEN {self._channel}")
-            self._told = True
+
+    def _new_connection(self, listen: bool) -> Any:
+        options: Any = patience_of(self._address, self.timeout)
+        connection = self._psycopg.connect(self._address, autocommit=True, application_name="prudent", **options)
+        try:
+            connection.execute(f"SET search_path TO {self._schema}")
+            connection.execute(f"SET lock_timeout TO {int(1000 * self.timeout)}")
+            connection.execute(f"SET synchronous_commit TO {self._wait}")
+            if listen:
+                connection.execute(f"LISTEN {self._channel}")
+                self._told = True
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _exists(self) -> bool:
@@ -154,7 +162,7 @@ class PostgresStore(Store):
             yield
             return
         with self._lock, self._translating():
-            self._retrying(lambda: self._reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+            self._retrying(lambda: self._reader.execute(_BEGIN))
             local.depth = 1
             try:
                 yield
@@ -176,16 +184,35 @@ class PostgresStore(Store):
                     raise
             time.sleep(_PAUSE)
 
+    def looked(self, work: Callable[[], Read]) -> Read:
+        """Return what ``work`` reads; see ``Store.looked``. It is done again if the server went away meanwhile."""
+
+        def once() -> Read:
+            self._reader.execute(_BEGIN)
+            try:
+                return work()
+            finally:
+                with suppress(self._psycopg.Error):
+                    self._reader.execute("ROLLBACK")
+
+        return self._alone(work, once)
+
     def following(self, seq: int, limit: int = CHUNK) -> list[tuple[Entry, Taken | None]]:
         """Return the entries after number ``seq``; see ``Store.following``. One query needs no transaction."""
+
+        def read() -> list[tuple[Entry, Taken | None]]:
+            return super(PostgresStore, self).following(seq, limit)
+
+        return self._alone(read, read)
+
+    def _alone(self, within: Callable[[], Read], once: Callable[[], Read]) -> Read:
+        """Return what ``within`` reads in the transaction that is open, or ``once``, as often as needed, if none is."""
         if getattr(self._local, "writing", False) or getattr(self._local, "depth", 0):
-            return super().following(seq, limit)
+            return within()
         with self._lock, self._translating():
             self._local.depth = 1
             try:
-                found: list[tuple[Entry, Taken | None]] = self._retrying(
-                    lambda: super(PostgresStore, self).following(seq, limit)
-                )
+                found: Read = self._retrying(once)
             finally:
                 self._local.depth = 0
         return found
@@ -264,7 +291,9 @@ class PostgresStore(Store):
             return self.failed(f"the server has no room left ({text}); acknowledged events are kept", code)
         if state in ("42501", "28000", "28P01", "25006"):
             return self.failed(f"the server refuses it: {text}", "not-writable")
-        if isinstance(error, self._psycopg.OperationalError) or state[:2] in ("57", "08") or state == "40001":
+        lost = any(each is not None and each.closed for each in (self._reader, self._writer))
+        kinds = (self._psycopg.OperationalError, self._psycopg.InterfaceError)
+        if lost or isinstance(error, kinds) or state[:2] in ("57", "08") or state == "40001":
             return self.failed(f"the server is away ({text}); it is safe to try again", "store-away")
         return self.damaged(f"it is damaged, or not a journal: {text}")
 
@@ -285,13 +314,16 @@ class PostgresStore(Store):
         """Execute a statement; see ``Store.execute``."""
         return int(self._db().execute(statement.replace("?", "%s"), values or None).rowcount)
 
-    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
         """Execute a statement for many rows; see ``Store.execute_many``."""
-        if len(rows) == 1:
-            self._db().execute(statement.replace("?", "%s"), rows[0])
-        elif rows:
-            with self._db().cursor() as cursor:
+        if not rows:
+            return 0
+        with self._db().cursor() as cursor:
+            if len(rows) == 1:
+                cursor.execute(statement.replace("?", "%s"), rows[0])
+            else:
                 cursor.executemany(statement.replace("?", "%s"), rows)
+            return int(cursor.rowcount) if cursor.rowcount >= 0 else 0
 
     def behind(self, seq: int) -> bool:
         """Return whether the log may have entries after number ``seq``; see ``Store.behind``."""
@@ -321,3 +353,16 @@ class PostgresStore(Store):
 
     def shrink(self) -> None:
         """Do nothing: the server returns space by itself."""
+
+
+def patience_of(address: str, timeout: float) -> dict[str, int]:
+    """Return options of a connection that notice within about ``timeout`` seconds that a server is gone."""
+    wait = max(2, int(timeout))
+    options = {
+        "connect_timeout": wait,
+        "keepalives_idle": wait,
+        "keepalives_interval": max(1, wait // 3),
+        "keepalives_count": 3,
+        "tcp_user_timeout": 1000 * wait,  # milliseconds
+    }
+    return {name: value for name, value in options.items() if name not in address}

@@ -86,7 +86,7 @@ class SqliteStore(Store):
                     raise self.damaged("it is empty and holds no journal", code="wrong-format")
                 if not held:
                     self._set_wal(self._reader)
-                self._writer = self._connect("rw")
+                self._writer = self._connect("rw", writes=True)
                 if held:
                     self._inode = self._identity()
                     self.read_settings()
@@ -106,7 +106,7 @@ class SqliteStore(Store):
             return 0, 0
         return status.st_dev, status.st_ino
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
+    def _connect(self, mode: str, writes: bool = False) -> sqlite3.Connection:
         if _CROSSED and self._identity() in _CROSSED:
             # SQLite takes locks of the parent for its own and would write without them
             text = "another thread was using it when this process forked; fork before threads start, or start anew"
@@ -119,6 +119,8 @@ class SqliteStore(Store):
             db.execute("PRAGMA cell_size_check = ON")
             db.execute(f"PRAGMA synchronous = {self._synchronous}")
             db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES}")
+            if writes:
+                db.execute("PRAGMA busy_timeout = 0")  # we ask again ourselves, see the module
         except BaseException:
             db.close()
             raise
@@ -198,50 +200,47 @@ class SqliteStore(Store):
             return
         with self._lock, self._translating():
             self._require_place()
-            if self._reader is None:
-                self._reader = self._connect("rw")
+            db = self._reader = self._reader or self._connect("rw")
             local.depth = 1
             try:
-                with self._transaction(self._reader, "BEGIN"):
-                    yield
+                self._begin(db, "BEGIN")
+                yield
             finally:
                 local.depth = 0
+                with suppress(sqlite3.Error):  # it is closed, say
+                    db.execute("ROLLBACK")
 
     @contextmanager
     def _writing(self, ordered: bool) -> Iterator[None]:
-        with self._translating():
-            self._require_place()
-            if self._writer is None:
-                self._writer = self._connect("rw")
+        self._require_place()
+        try:
+            db = self._writer = self._writer or self._connect("rw", writes=True)
             self._local.writing = True
             try:
-                with self._transaction(self._writer, "BEGIN IMMEDIATE"):
-                    yield
+                self._begin(db, "BEGIN IMMEDIATE")
+                yield
+                db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # SQLite may have done it already
+                    db.execute("ROLLBACK")
+                raise
             finally:
                 self._local.writing = False
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
 
-    @contextmanager
-    def _transaction(self, db: sqlite3.Connection, begin: str) -> Iterator[None]:
-        if db.in_transaction:  # an interrupt came between two lines below
+    def _begin(self, db: sqlite3.Connection, begin: str) -> None:
+        """Begin a transaction; wait for others."""
+        if db.in_transaction:  # an interrupt came before the end of the last one
             db.execute("ROLLBACK")
-        if db is self._writer:
-            db.execute("PRAGMA busy_timeout = 0")  # we ask again ourselves, see the module
         for _ in self._patience():
             try:
                 db.execute(begin)
-                break
+                return
             except sqlite3.OperationalError as error:
                 if _code(error) not in _BUSY:
                     raise
-        else:
-            raise self._late()
-        try:
-            yield
-            db.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):  # SQLite may have done it already
-                db.execute("ROLLBACK")
-            raise
+        raise self._late()
 
     def _patience(self) -> Iterator[None]:
         """Iterate until the time to wait is over, first at once and then after short times by chance."""
@@ -294,9 +293,9 @@ class SqliteStore(Store):
         """Execute a statement; see ``Store.execute``."""
         return self._db().execute(statement, values).rowcount
 
-    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
         """Execute a statement for many rows; see ``Store.execute_many``."""
-        self._db().executemany(statement, rows)
+        return self._db().executemany(statement, rows).rowcount
 
     def behind(self, seq: int) -> bool:
         """Return whether the log may have entries after number ``seq``; see ``Store.behind``."""

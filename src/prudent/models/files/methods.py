@@ -9,10 +9,11 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import ParameterError
-from ...types import FloatArray, Label, PathLike
+from ...types import ArrayLike, FloatArray, Label, PathLike
 from ..base import TabularModel
 from ..builders import canonical
 from ..entries import Outcomes
+from .bmdp import known_bmdp, write_known_bmdp
 from .choices import Choices, choices_of
 from .petsc import read_matrix, write_matrix
 from .prism import known_prism, write_prism
@@ -221,6 +222,61 @@ class ModelFiles(TabularModel):
             earned = np.concatenate((earned, np.zeros((1, n))))
         write_matrix(transition, chances)
         write_matrix(reward, sparse.csr_array(-earned if costs else earned))
+
+    @classmethod
+    def from_bmdp(cls, path: PathLike, discount: float | None = None, *, reward: ArrayLike | None = None) -> Self:
+        """Return the model of a file of bmdp-tool whose bounds are probabilities: lower and upper ones are equal.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file.
+        discount : float, optional
+            Discount factor in [0, 1]. It may be left out for a file that ``to_bmdp`` wrote.
+        reward : array_like of shape (S,) or (S, A), optional
+            Rewards. By default those of a file that ``to_bmdp`` wrote. Other files have none: there accepting states
+            pay 1 and end the process. With rewards that are given, accepting states are states like others.
+
+        Returns
+        -------
+        MDP
+            The model. Pairs without a line are not admissible.
+
+        Raises
+        ------
+        ModelError
+            If the file is missing or damaged (the message has the line), or has intervals.
+        ParameterError
+            If the discount has to be given.
+
+        See Also
+        --------
+        to_bmdp : Write such a file.
+        prudent.IntervalMDP.from_bmdp : Read intervals.
+        """
+        return cls.of_steps(**known_bmdp(path, discount, reward))
+
+    def to_bmdp(self, path: PathLike) -> None:
+        """Write the model as a file of bmdp-tool; rewards, names and discount into PATH.json beside it.
+
+        Terminal states loop and are accepting.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file; an older one is replaced when the new one is whole.
+
+        Raises
+        ------
+        ParameterError
+            If steps that are not in terminal states can end the process, or transitions have durations.
+
+        See Also
+        --------
+        from_bmdp : Read such a file.
+        """
+        self.require_unit_durations("files of models")
+        write_known_bmdp(path, self, self.merged_outcomes())
 
     def _choices(self, outcomes: Outcomes) -> Choices:
         self.require_unit_durations("files of models")

@@ -251,6 +251,10 @@ class Blocks(Executor):
         own = {i: ((pairs[part] - self.edges[i] * self.n_actions).astype(np.int32),) for i, part in slices.items()}
         return slices, own
 
+    def remark(self, value: FloatArray, pairs: IntArray) -> str:
+        """See ``Executor.remark``: the rows are with the workers, and have none."""
+        return ""
+
     def measure_error(self, value: FloatArray) -> float:
         """See ``Executor.measure_error``: the measure is CVaR itself."""
         return 0.0

@@ -37,6 +37,7 @@ from ..._support.checks import IntArray
 from ...errors import ParameterError
 from ..row_risks import DirichletRows, DrawRows, MeanRows, MomentRows, RowRisk
 from ..rows import Scratch, best_of_group, counts_of, later_value, outcome_values
+from ..set_rows import SetRows, SetScratch, set_of_pair
 from .cuda_chain import GpuChain
 
 WARP = 32
@@ -501,9 +502,68 @@ def _sampled_means(entries: Any, draws: Any, scratch: Any, arrays: Any, is_mean:
             cuda.syncthreads()
 
 
+class _DeviceSets(_DeviceOutcomes):
+    """See ``prudent.planning.set_rows.SetRows``."""
+
+    def __init__(self, rows: SetRows) -> None:
+        super().__init__(rows)
+        self._sets = _uploaded(rows.sets)
+        self._kernels = _set_kernels(self._row_size())
+
+    def back_up(self, value: Vector, candidates: Candidates, q: Any, accuracy: float, best: bool = False) -> float:
+        """Write Q of the candidates; return a bound on its error."""
+        grid = grid_for(candidates.count.size, NARROW)
+        part = allocate((grid[0], 2))
+        self._kernels[0][grid](candidates, self.entries, self._sets, (value.data, q, part))
+        return float(download(part)[:, 1].max())
+
+    def chain(self, value: Vector, pairs: Any, accuracy: float) -> GpuChain:
+        """Return the chain of ``pairs`` [S] that touches the backup at ``value``."""
+        means = allocate(self.rows.entries.next_state.size)
+        grid = grid_for(pairs.size, NARROW)
+        self._kernels[1][grid](self.entries, self._sets, (value.data, pairs, means))
+        return self._chain(pairs, means, allocate(0))
+
+
+@functools.cache
+def _set_kernels(room: int) -> tuple[Any, Any]:
+    """Return the kernels for rows of up to ``room`` outcomes: for Q, and for what nature chooses."""
+
+    @on_device
+    def values(candidates: Any, entries: Any, sets: Any, arrays: Any) -> None:
+        value, q, part = arrays
+        y, begin = cuda.local.array(room, numba.float64), cuda.local.array(room, numba.float64)
+        key, own = cuda.local.array(room, numba.float64), cuda.local.array(room, numba.float64)
+        order, hull = cuda.local.array(room, numba.int64), cuda.local.array(room, numba.int64)
+        scratch = SetScratch(y, order, hull, begin, key, own)
+        worst = 0.0
+        for s in range(cuda.grid(1), candidates.count.size, cuda.gridsize(1)):
+            for i in range(candidates.count[s]):
+                p = candidates.pairs[s, i]
+                q[p], error = set_of_pair(p, entries, sets, value, scratch)
+                worst = max(worst, error)
+        range_in_block(0.0, worst, part)
+
+    @on_device
+    def chances(entries: Any, sets: Any, arrays: Any) -> None:
+        value, pairs, means = arrays
+        y, begin = cuda.local.array(room, numba.float64), cuda.local.array(room, numba.float64)
+        key, own = cuda.local.array(room, numba.float64), cuda.local.array(room, numba.float64)
+        order, hull = cuda.local.array(room, numba.int64), cuda.local.array(room, numba.int64)
+        scratch = SetScratch(y, order, hull, begin, key, own)
+        for i in range(cuda.grid(1), pairs.size, cuda.gridsize(1)):
+            set_of_pair(pairs[i], entries, sets, value, scratch)
+            first = entries.first[pairs[i]]
+            for k in range(entries.first[pairs[i] + 1] - first):
+                means[first + k] = own[k]
+
+    return values, chances
+
+
 _DEVICE_ROWS: dict[type[RowRisk], Any] = {
     DirichletRows: _DeviceDirichlet,
     MomentRows: _DeviceMoments,
     DrawRows: _DeviceDraws,
     MeanRows: _DeviceMean,
+    SetRows: _DeviceSets,
 }

@@ -47,6 +47,10 @@ class Executor(ABC):
         """See ``RowRisk.measure_error``."""
         return float(self.rows.measure_error(value))
 
+    def remark(self, value: FloatArray, pairs: IntArray) -> str:
+        """See ``RowRisk.note``."""
+        return str(self.rows.note(value, pairs))
+
     def approximation(self) -> Executor | None:
         """Return a cheap executor with about the same fixed point, for a first guess; None if there is none."""
         return None

@@ -62,7 +62,9 @@ def _section(section: Section, figures: Sequence[Figure]) -> Part:
     parts = [f'<p class="setting">{rich(section.setting)}</p>']
     parts.append(f'<p class="meta">{_provenance(section)}</p>')
     parts += [
-        figure_html(figure, f"<blockquote><b>The paper says</b>{rich(str(spec.get('says', '')))}</blockquote>")
+        figure_html(
+            figure, f"<blockquote><b>The paper says</b>{rich(str(spec.get('says', '')))}</blockquote>", files=True
+        )
         for figure, spec in zip(figures, section.figures, strict=True)
     ]
     parts += [_table(section, spec) for spec in section.tables]

@@ -1,0 +1,400 @@
+"""Bayesian-risk Q-learning from a stream of observations.
+
+After Wang and Zhou, *Bayesian Risk-Averse Q-Learning with Streaming Observations* (NeurIPS 2023). Real data come in
+batches. After each batch the posterior is updated, and Q moves towards the Bayesian-risk Bellman operator of that
+posterior,
+
+    Q_{k+1}(s, a) = (1 - lambda_k) Q_k(s, a) + lambda_k rho_psi[ sum_k theta_k (r + gamma max_b Q_k(s', b)) ],
+
+several times, with lambda_k = (k + 1)^-power. rho is VaR or CVaR. The paper estimates it by fresh posterior draws
+each time; here the exact row can take its place, which has no bias and no variance. Q is off-policy: the agent acts
+greedily but for a share epsilon of random actions. All pairs move at once, as Q-learning in a simulator can do.
+
+With a posterior that no longer changes, Q tends to the fixed point that ``prudent.BayesianRiskMDP`` certifies: for
+exact rows the error shrinks by the factor 1 - (1 - gamma) lambda_k in every update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from .._support.checks import FloatArray, one_of, probability, risk_level, whole_number
+from .._support.state import LARGEST_COUNT, Arrays, State, require_like
+from ..errors import ParameterError
+from ..models.uncertain import UncertainMDP
+from ..planning.problem import BayesianRiskMDP
+from ..posteriors.dirichlet import DirichletPosterior
+from ..risk import CVaR, RiskMeasure, VaR
+from ..types import ArrayLike, Label, RngLike
+from .tabular import TabularAgent
+
+ACCURACY = 1e-9  # of the largest value: error that an exact row may have
+
+
+@dataclass(frozen=True)
+class QLearningSettings:
+    """Settings of a `QLearningAgent`: Bayesian-risk Q-learning.
+
+    Called with a model, they make the agent, so that `prudent.simulate` takes them.
+
+    Parameters
+    ----------
+    alpha : float, default=0
+        Risk level; in (-1, 1) for CVaR, in [0, 1) for VaR.
+    risk : {"cvar", "var"}, default="cvar"
+        The measure over the posterior.
+    draws : int, optional
+        Posterior draws of each update, as in the paper. By default rows are exact.
+    batch : int, default=10
+        Real transitions between two updates of the posterior.
+    updates : int, default=10
+        Updates of Q after each batch.
+    power : float, default=0.6
+        The k-th update has the learning rate (k + 1)^-power. 0 is value iteration.
+    epsilon : float, default=0.1
+        Probability of a random action.
+    label : str, optional
+        Name in results. The default states the settings.
+
+    Raises
+    ------
+    ParameterError
+        If a setting is out of range.
+
+    See Also
+    --------
+    brql : Short form.
+
+    Examples
+    --------
+    >>> QLearningSettings(alpha=0.5, draws=50).label
+    'BR-QL CVaR 0.5, 50 draws'
+    """
+
+    alpha: float = 0.0
+    risk: str = "cvar"
+    draws: int | None = None
+    batch: int = 10
+    updates: int = 10
+    power: float = 0.6
+    epsilon: float = 0.1
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        one_of(self.risk, "risk", ("cvar", "var"))
+        object.__setattr__(self, "alpha", risk_level(self.alpha, cautious=self.risk == "var"))
+        for name in ("batch", "updates") if self.draws is None else ("batch", "updates", "draws"):
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, maximum=LARGEST_COUNT))
+        for name in ("power", "epsilon"):
+            object.__setattr__(self, name, probability(getattr(self, name), name))
+        called = f"BR-QL {'CVaR' if self.risk == 'cvar' else 'VaR'} {self.alpha:g}"
+        by = "" if self.draws is None else f", {self.draws} draws"
+        object.__setattr__(self, "label", str(self.label) or called + by)
+
+    def __call__(self, model: UncertainMDP) -> QLearningAgent:
+        """Return an agent that goes by index.
+
+        Parameters
+        ----------
+        model : UncertainMDP
+            The model to learn.
+
+        Returns
+        -------
+        QLearningAgent
+            The agent.
+        """
+        return QLearningAgent(model, settings=self, indices=True)
+
+    def measure(self) -> RiskMeasure:
+        """Return the risk measure over the posterior.
+
+        Returns
+        -------
+        RiskMeasure
+            VaR or CVaR at the level.
+        """
+        return CVaR(self.alpha) if self.risk == "cvar" else VaR(self.alpha)
+
+
+def brql(
+    alpha: float = 0.0,
+    *,
+    risk: str = "cvar",
+    draws: int | None = None,
+    batch: int = 10,
+    updates: int = 10,
+    power: float = 0.6,
+    epsilon: float = 0.1,
+    label: str = "",
+) -> QLearningSettings:
+    """Return the settings of Bayesian-risk Q-learning, for `prudent.simulate`.
+
+    Parameters
+    ----------
+    alpha : float, default=0
+        Risk level; in (-1, 1) for CVaR, in [0, 1) for VaR.
+    risk : {"cvar", "var"}, default="cvar"
+        The measure over the posterior.
+    draws : int, optional
+        Posterior draws of each update, as in the paper. By default rows are exact.
+    batch : int, default=10
+        Real transitions between two updates of the posterior.
+    updates : int, default=10
+        Updates of Q after each batch.
+    power : float, default=0.6
+        The k-th update has the learning rate (k + 1)^-power.
+    epsilon : float, default=0.1
+        Probability of a random action.
+    label : str, optional
+        Name in results.
+
+    Returns
+    -------
+    QLearningSettings
+        The settings.
+
+    Raises
+    ------
+    ParameterError
+        If a setting is out of range.
+
+    Examples
+    --------
+    >>> from prudent import envs, simulate
+    >>> runs = simulate(envs.river_swim(), [brql(0.5), brql(0.5, draws=20)], episodes=5, replications=2)
+    >>> runs.agent.values.tolist()
+    ['BR-QL CVaR 0.5', 'BR-QL CVaR 0.5, 20 draws']
+    """
+    return QLearningSettings(alpha, risk, draws, batch, updates, power, epsilon, label)
+
+
+class QLearningAgent(TabularAgent):
+    """Agent that learns Q of the Bayesian risk from a stream of observations.
+
+    Parameters
+    ----------
+    model : UncertainMDP
+        What is known about the environment.
+    alpha : float, default=0
+        Risk level of CVaR over the posterior.
+    settings : QLearningSettings, optional
+        All settings at once, instead.
+    prior : float or array_like, optional
+        As for `PosteriorSamplingAgent`.
+    rng : int, Generator or None, optional
+        Seed, or a Generator that the agent then owns.
+    indices : bool, default=False
+        Whether states, actions and outcomes are given by index even if the model has names for them.
+
+    Raises
+    ------
+    ParameterError
+        If a setting is out of range, or settings and a level are given.
+
+    References
+    ----------
+    Wang and Zhou, *Bayesian Risk-Averse Q-Learning with Streaming Observations*, NeurIPS 2023.
+
+    Examples
+    --------
+    >>> model = UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.5)
+    >>> agent = QLearningAgent(model, settings=brql(0.9, batch=1, epsilon=0.0), rng=1)
+    >>> agent.act(0)
+    0
+    >>> agent.observe(0, 0, 1)
+    >>> agent.act(0), agent.q.round(2)
+    (1, array([[0.2 , 0.22],
+           [1.12, 0.12]]))
+    """
+
+    def __init__(
+        self,
+        model: UncertainMDP,
+        alpha: float = 0.0,
+        *,
+        settings: QLearningSettings | None = None,
+        prior: ArrayLike | None = None,
+        rng: RngLike = None,
+        indices: bool = False,
+    ) -> None:
+        single = QLearningSettings(alpha)
+        if settings is not None and single != QLearningSettings():
+            text = "give either settings or alpha, not both"
+            raise ParameterError(text, code="conflicting-arguments", argument="settings")
+        super().__init__(model, prior, rng, indices)
+        self._settings = single if settings is None else settings
+        if self._settings.draws is not None:
+            self.require_memory(self._settings.draws)
+        self._measure = self._settings.measure()
+        self._pairs = np.flatnonzero(model.admissible)
+        self._choices = [np.flatnonzero(row) for row in model.admissible]
+        self._start()
+
+    def _start(self) -> None:
+        self._q = np.where(self._model.admissible, 0.0, -np.inf)
+        self._updates, self._waiting = 0, 0
+
+    def act(self, state: Label) -> Any:
+        """Return the best action by the current Q, the first of ties, or now and then a random one.
+
+        Parameters
+        ----------
+        state : hashable
+            The current state.
+
+        Returns
+        -------
+        hashable
+            The action.
+        """
+        s = self._reader.states.index(state)
+        if self._settings.epsilon > 0.0 and self.rng.random() < self._settings.epsilon:
+            return self._actions[int(self.rng.choice(self._choices[s]))]
+        return self._actions[int(self._q[s].argmax())]
+
+    def reset(self, rng: RngLike = None) -> None:
+        """Forget what was learned, and begin with another random stream.
+
+        Parameters
+        ----------
+        rng : int, Generator or None, optional
+            Seed, or a Generator that the agent then owns.
+        """
+        super().reset(rng)
+        self._start()
+
+    def observe(
+        self, state: Label, action: Label, next_state: Label, outcome: Label | None = None, reward: float | None = None
+    ) -> None:
+        """Count the transition; after each batch, update Q under the new posterior.
+
+        Parameters
+        ----------
+        state, action : hashable
+            Where the transition began, and the action taken.
+        next_state : hashable
+            Where it led; None if the process ended.
+        outcome : hashable, optional
+            Outcome of the source, if it was seen.
+        reward : float, optional
+            Not used: the model knows it.
+
+        Raises
+        ------
+        DataError
+            If the transition is impossible. Nothing is changed then.
+        """
+        self.count(self.transition(state, action, next_state, outcome))
+        self._waiting += 1
+        if self._waiting == self._settings.batch:
+            self._waiting = 0
+            self.learn(self._settings.updates)
+
+    def learn(self, updates: int) -> None:
+        """Update Q of all pairs under the current posterior, without new data.
+
+        Parameters
+        ----------
+        updates : int
+            Number of updates.
+        """
+        posterior = DirichletPosterior(self.counts)
+        problem = BayesianRiskMDP(self._model, posterior, risk=self._measure, reward_posterior="certain")
+        draws, flat = self._settings.draws, self._q.reshape(-1)
+        operator = problem.operator(threads=1) if draws is None else None
+        target = np.empty(flat.size)
+        for _ in range(whole_number(updates, "updates", minimum=0)):
+            value = self._q.max(axis=1)
+            fresh = problem.operator(draws, self.rng, threads=1) if operator is None else operator
+            fresh.accuracy = ACCURACY * float(abs(value).max())
+            fresh.backup(value, self._pairs, target)
+            rate = (self._updates + 1.0) ** -self._settings.power
+            flat[self._pairs] += rate * (target[self._pairs] - flat[self._pairs])
+            self._updates += 1
+
+    @property
+    def policy(self) -> FloatArray:
+        """Probabilities of actions [S, A]: the greedy one, and a share epsilon at random."""
+        usual = self._model.admissible / self._model.admissible.sum(axis=1, keepdims=True)
+        shares = self._settings.epsilon * usual
+        shares[np.arange(shares.shape[0]), self._q.argmax(axis=1)] += 1.0 - self._settings.epsilon
+        return np.asarray(shares)
+
+    @property
+    def value(self) -> FloatArray:
+        """Largest Q of every state [S]."""
+        return np.asarray(self._q.max(axis=1))
+
+    @property
+    def q(self) -> FloatArray:
+        """Current Q [S, A]; minus infinity where an action is not admissible."""
+        return self._q.copy()
+
+    @property
+    def settings(self) -> QLearningSettings:
+        """How the agent learns."""
+        return self._settings
+
+    def own_state(self) -> State:
+        """Return settings, Q and where the agent is in its batch.
+
+        Returns
+        -------
+        values : dict
+            The settings.
+        arrays : dict of str to ndarray
+            Q, and the numbers of updates and of transitions since the last batch.
+        """
+        arrays = {
+            "q": np.where(self._model.admissible, self._q, 0.0),
+            "progress": np.array([self._updates, self._waiting], dtype=np.int64),
+        }
+        return {"settings": asdict(self._settings)}, arrays
+
+    @classmethod
+    def from_settings(cls, model: UncertainMDP, values: dict[str, Any]) -> Self:
+        """Return a new agent with saved settings.
+
+        Parameters
+        ----------
+        model : UncertainMDP
+            The model of the saved agent.
+        values : dict
+            Saved values.
+
+        Returns
+        -------
+        QLearningAgent
+            An agent without data.
+        """
+        return cls(model, settings=QLearningSettings(**values["settings"]), rng=0, indices=values["indices"])
+
+    def resume(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take over a saved state.
+
+        Parameters
+        ----------
+        values : dict
+            Saved values.
+        arrays : dict of str to ndarray
+            Saved arrays.
+
+        Raises
+        ------
+        ValueError
+            If no agent has this state.
+        """
+        super().resume(values, arrays)
+        require_like(arrays, self.own_state()[1])
+        updates, waiting = arrays["progress"].tolist()
+        if not np.isfinite(arrays["q"]).all() or updates < 0 or not 0 <= waiting < self._settings.batch:
+            raise ValueError("q must be finite, and progress that of a batch")
+        self._q = np.where(self._model.admissible, arrays["q"], -np.inf)
+        self._updates, self._waiting = updates, waiting
+
+    def __repr__(self) -> str:
+        return f"QLearningAgent({self._settings.label}, {self._model!r}, {self._updates} updates)"

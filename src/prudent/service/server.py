@@ -1,0 +1,111 @@
+"""The process of ``prudent serve``: options, logs, signals, the event loop."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import signal
+import sys
+import time
+import tomllib
+from typing import Any
+
+import uvicorn
+
+from .._support.checks import one_of, positive
+from ..errors import ParameterError
+from ..types import PathLike
+from .app import Limits, application
+from .auth import Keys
+from .registry import Registry
+from .slots import Slots
+
+_LOG = logging.getLogger("prudent.serve")
+_SWITCH = 0.0005  # seconds after which a thread that decides lets the event loop run
+
+
+def serve(
+    store: str,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    keys: PathLike | None = None,
+    *,
+    synchronous: str = "FULL",
+    timeout: float = 5.0,
+    limits: Limits | None = None,
+    log_level: str = "info",
+) -> None:
+    """Serve until SIGTERM or SIGINT; see ``prudent serve --help``."""
+    if keys is None and not _is_loopback(host):
+        text = f"host {host} can be reached from other machines: give keys, or serve on 127.0.0.1"
+        raise ParameterError(text, code="missing-keys", argument="keys", value=host)
+    one_of(synchronous, "synchronous", ("FULL", "NORMAL"))
+    one_of(log_level, "log_level", ("debug", "info", "warning", "error", "critical"))
+    positive(timeout, "timeout")
+    _log_to_stderr(log_level)
+    limits = limits or Limits()
+    known = Keys(keys, limits.rate)
+    slots = Slots(Registry(store, synchronous, timeout), limits.arms)
+    app = application(slots, known, limits)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: known.reload())
+    sys.setswitchinterval(_SWITCH)
+    options: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "date_header": False}
+    options |= {"proxy_headers": False}
+    config = uvicorn.Config(app, host, port, lifespan="on", timeout_graceful_shutdown=10, backlog=1024, **options)
+    _Server(config).run()
+
+
+class _Server(uvicorn.Server):
+    """The server; it says where it listens."""
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Open the slots and listen."""
+        await super().startup(sockets)
+        if self.started:
+            where = f"http://{self.config.host}:{self.config.port}"
+            _LOG.warning(json.dumps({"time": round(time.time(), 3), "listening": where}))
+
+
+def read_config(path: PathLike) -> dict[str, Any]:
+    """Return the options of a file: those of ``prudent serve``, and a table [limits]."""
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{path}: it is not TOML: {error}", code="config-file", argument="config") from None
+    limits = table.pop("limits", {})
+    known = {
+        "store": str,
+        "host": str,
+        "port": int,
+        "keys": str,
+        "synchronous": str,
+        "timeout": float,
+        "log_level": str,
+    }
+    allowed = {"body": int, "arms": int, "batch": int, "rate": float}
+    for found, names, place in ((table, known, ""), (limits, allowed, "limits.")):
+        for name, value in found.items():
+            kind = names.get(name)
+            right = isinstance(value, (int, float) if kind is float else kind or ()) and not isinstance(value, bool)
+            if not right or (place and value < 0):
+                text = f"{path}: {place}{name} = {value!r} is not an option; there are {', '.join(names)}"
+                raise ParameterError(text, code="config-file", argument="config", value=name)
+    return {**table, "limits": Limits(**limits)}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _log_to_stderr(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("prudent.serve")
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(level.upper())

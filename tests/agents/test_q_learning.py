@@ -1,0 +1,59 @@
+"""Bayesian-risk Q-learning: convergence to the certified value of the Bayesian risk MDP."""
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import prudent as pr
+from prudent.agents import QLearningAgent, brql
+from prudent.errors import ParameterError
+
+MEASURES = {"cvar": pr.CVaR, "var": pr.VaR}
+
+
+@pytest.mark.parametrize("risk", MEASURES)
+def test_exact_rows_converge_to_the_certified_value(rng, risk):
+    """The error shrinks by 1 - (1 - gamma) lambda in every update, so that a bound on it is known."""
+    problem = pr.envs.random_model(5, 2, branching=3, discount=0.5, rng=rng)
+    settings = brql(0.7, risk=risk, power=0.5, batch=10**6)
+    agent = QLearningAgent(problem.model, settings=settings, rng=rng, indices=True)
+    for row in problem.model.trajectory(problem.theta, np.zeros(5, int), 200, rng=rng):
+        agent.observe(*row[:3])
+    wanted = pr.BayesianRiskMDP(problem.model, agent.posterior, risk=MEASURES[risk](0.7)).solve()
+    first = abs(wanted.value).max() / 0.5
+    agent.learn(1_500)
+    shrunk = np.prod(1.0 - 0.5 * (1.0 + np.arange(1_500)) ** -0.5)
+    assert shrunk < 1e-14
+    assert abs(agent.value - wanted.value).max() <= first * shrunk + wanted.error_bound + 1e-8
+
+
+def test_draws_converge_to_the_certified_value_of_their_estimator(rng):
+    """Fresh draws of each update: the mean of their estimator is that of many draws, but for its bias in 1/n.
+
+    The noise of the last Q is about the noise of a row times the root of the rate: far below the tolerance.
+    """
+    problem = pr.envs.random_model(4, 2, branching=3, discount=0.5, rng=rng)
+    agent = QLearningAgent(problem.model, settings=brql(0.5, draws=400, power=0.8, batch=10**6), rng=rng, indices=True)
+    for row in problem.model.trajectory(problem.theta, np.zeros(4, int), 300, rng=rng):
+        agent.observe(*row[:3])
+    agent.learn(600)
+    wanted = pr.BayesianRiskMDP(problem.model, agent.posterior, 0.5).solve()
+    assert abs(agent.value - wanted.value).max() <= 0.02 * abs(wanted.value).max()
+
+
+def test_a_posterior_that_concentrates_leads_to_the_truth(rng):
+    problem = pr.envs.random_model(4, 2, branching=3, discount=0.5, rng=rng)
+    agent = QLearningAgent(problem.model, settings=brql(0.9, batch=10**6, power=0.0), rng=rng, indices=True)
+    agent.counts[...] += 1e9 * problem.theta
+    agent.learn(60)
+    np.testing.assert_allclose(agent.value, pr.solve(problem.mdp()).value, rtol=1e-3)
+
+
+def test_what_is_refused():
+    with refused(ParameterError, "unknown-option", argument="risk", value="mean"):
+        brql(0.5, risk="mean")
+    with refused(ParameterError, "alpha-range", argument="alpha", value=-0.5):
+        brql(-0.5, risk="var")
+    model = pr.UncertainMDP.direct([[0.0]], 0.5)
+    with refused(ParameterError, "conflicting-arguments", argument="settings"):
+        QLearningAgent(model, 0.5, settings=brql(0.5))

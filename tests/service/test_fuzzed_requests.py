@@ -1,0 +1,117 @@
+"""Requests made by chance from the description of the interface: only answers of ours may come back."""
+
+import json
+import random
+
+import pytest
+from _service import ADMIN, CONTEXT, SPEC, TestClient, application_of, problem
+
+VALUES = [
+    None, True, False, 0, -1, 3, 0.5, -0.0, 1e308, -1e308, 1e75, 2**53, 2**63, 2**70, -(2**70), "", "red",
+    "blue", "k", "0",    "\ud83d", "\x00", "é" * 100, "x" * 5000, [], [[]], [1, 2], [1, "a"], [[1, 2], [3, 4]],
+    [{"age": 1, "visits": 2}] * 3,
+        [None], {}, {"age": 1}, {"age": "x", "visits": 1}, CONTEXT, {"a": {"b": {"c": []}}}, ["red"], ["red", "red"],
+    [0, 1],    ["red", 1, None], "gaussian", "bernoulli", "items", "arms", [0.1] * 3000, "1-284015c94cec78a3", "NaN",
+]  # fmt: skip
+RAW = [b"", b"{", b"null", b"[]", b'"x"', b"NaN", b"\xff\xfe", b"[" * 20_000, b'{"context": 1e999}', b"{}" * 20_000]
+IDS = ["1-1", "x", "1-0000000000000001", "%ff", "1-8000000000000000", "9" * 30 + "-0", "1-284015c94cec78a3-0", "..%2f"]
+QUERIES = ["", "?hours=1", "?hours=nan", "?hours=-1", "?hours=x", "?hours=1e400", "?since=0", "?since=inf", "?since=x"]
+
+
+class Fuzz:
+    """Requests to one server.
+
+    The slot "home" stays as it is; "fuzz" is made, changed, paused, copied by chance.
+    """
+
+    def __init__(self, http, seed):
+        self.http, self.rng, self.ids = http, random.Random(seed), list(IDS)
+        described = http.get("/openapi.json").json()
+        self.schemas = described["components"]["schemas"]
+        self.calls = [(path, *each) for path, methods in described["paths"].items() for each in methods.items()]
+        self.statuses = {}
+
+    def body(self, name):
+        """Return the example of a body with values that do not belong there."""
+        rng, body = self.rng, dict(self.schemas[name]["examples"][0])
+        fields = list(self.schemas[name]["properties"])
+        for field in rng.sample(fields, min(len(fields), rng.randrange(4))):
+            body[field] = rng.choice(VALUES)
+        if name in ("DecideBatch", "RewardBatch") and rng.random() < 0.5:
+            field, inner = ("requests", "DecideBody") if name == "DecideBatch" else ("rewards", "RewardBody")
+            body[field] = [self.body(inner) for _ in range(rng.randrange(25))]
+        if name == "RewardBody" and rng.random() < 0.5:
+            body["id"] = rng.choice(self.ids)
+        if rng.random() < 0.05:
+            body[rng.choice(["", "x", "\x00"])] = rng.choice(VALUES)
+        return body if rng.random() < 0.97 else rng.choice(VALUES)
+
+    def send(self):
+        """Send one request and check its answer."""
+        rng = self.rng
+        path, method, what = rng.choice(self.calls)
+        slot = rng.choice(["home", "home", "home", "fuzz", "fuzz", "..", "%00", "a" * 80, "%f0%9f", "none"])
+        verb = path.rpartition("/")[2]
+        if slot == "home" and (verb in ("archive", "pause", "copy") or method == "put"):
+            return
+        if verb == "copy" and rng.random() < 0.95:  # each makes a slot
+            return
+        path = path.replace("{slot}", slot).replace("{id}", rng.choice(self.ids)) + rng.choice(QUERIES)
+        method = method.upper() if rng.random() < 0.97 else rng.choice(["DELETE", "PATCH", "OPTIONS", "TRACE", "HEAD"])
+        content = None
+        if "requestBody" in what:
+            name = what["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            content = rng.choice(RAW) if rng.random() < 0.02 else json.dumps(self.body(name)).encode()
+            if rng.random() < 0.02 and content:
+                place = rng.randrange(len(content))
+                content = content[:place] + bytes([rng.randrange(256)]) + content[place + 1 :]
+        answer = self.http.request(method, path, content=content)
+        told = (method, path, content, answer.status_code, answer.text[:500])
+        status = str(answer.status_code)
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        assert status in {*what["responses"], "405", "404"}, told
+        assert answer.status_code < 500, told
+        if answer.status_code >= 400 and method != "HEAD":
+            assert answer.headers["content-type"] == "application/problem+json", told
+            found = answer.json()
+            assert found["code"] not in ("internal", "error", "service"), told
+            assert set(self.schemas["Problem"]["required"]) == set(found), told
+        elif method == "POST" and verb == "decide":
+            self.ids = [*self.ids[-40:], answer.json()["id"]]
+
+
+def fuzzed(http, count, seed):
+    fuzz = Fuzz(http, seed)
+    for _ in range(count):
+        fuzz.send()
+    assert fuzz.statuses.keys() >= {"200", "400", "404", "422"} or count < 1000
+    text = http.get("/v1/slots/home/export").text
+    assert http.post("/v1/slots/home/decide", json={"context": CONTEXT}).status_code == 200
+    assert all(json.loads(line)["arm"] in SPEC["arms"] for line in text.splitlines())
+    return fuzz.statuses
+
+
+def test_fuzzed_requests_get_our_errors_only(tmp_path):
+    with TestClient(application_of(tmp_path), headers=ADMIN) as http:
+        http.put("/v1/slots/home", json=SPEC)
+        fuzzed(http, 400, 1)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_fuzzed_requests(tmp_path, seed):
+    with TestClient(application_of(tmp_path), headers=ADMIN) as http:
+        http.put("/v1/slots/home", json=SPEC)
+        fuzzed(http, 100_000, seed)
+
+
+def test_forged_ids_are_unknown(tmp_path):
+    with TestClient(application_of(tmp_path), headers=ADMIN) as http:
+        http.put("/v1/slots/home", json=SPEC)
+        real = http.post("/v1/slots/home/decide", json={"context": CONTEXT}).json()["id"]
+        number, stream = real.split("-")
+        forged = [*IDS, f"{int(number) + 1}-{stream}", f"0{number}-{stream}x", f"{real}-1", real.upper() + "g", ""]
+        rewards = [{"id": id, "reward": 1.0} for id in forged[:19]]
+        answers = http.post("/v1/slots/home/reward/batch", json={"rewards": rewards}).json()["answers"]
+        assert answers == [{"status": "unknown"}] * len(rewards)
+        assert http.post("/v1/slots/home/reward", json={"id": real, "reward": 1.0}).json() == {"status": "ok"}
+        problem(http.get("/v1/slots/home/explain/1-8000000000000000"), 404, "unknown-decision")
