@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup test test-slow test-gpu bench-gpu lint format reproduce bench docs docs-serve lock clean
+.PHONY: setup test test-random test-slow test-gpu bench-gpu lint format reproduce bench docs docs-serve lock clean
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 setup: .venv/ready
 
@@ -21,6 +21,11 @@ setup: .venv/ready
 test: setup
 	$(BIN)/python -m prudent compile
 	$(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
+
+# The same tests with new seeds, which are printed where a test fails.
+test-random: setup
+	$(BIN)/python -m prudent compile
+	PRUDENT_TEST_SEED=random $(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow

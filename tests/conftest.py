@@ -2,14 +2,18 @@
 
 import os
 import secrets
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
+# None: every test has a fixed seed of its own; "random": new seeds in every run (`make test-random`); a number: that seed.
+CHOSEN_SEED = os.environ.get("PRUDENT_TEST_SEED")
+
 # The machine that runs the tests is shared: a slow example is no failure.
-settings.register_profile("prudent", deadline=None, max_examples=60)
+settings.register_profile("prudent", deadline=None, max_examples=60, derandomize=CHOSEN_SEED is None)
 settings.load_profile("prudent")
 
 
@@ -26,9 +30,12 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def seed() -> int:
-    """A seed that differs between runs and is printed, so that a failure can be repeated with ``PRUDENT_TEST_SEED``."""
-    chosen = int(os.environ.get("PRUDENT_TEST_SEED") or secrets.randbits(32))
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of a test: fixed by its name, new in every run, or given (``PRUDENT_TEST_SEED``). Printed if the test fails."""
+    if CHOSEN_SEED is None:
+        chosen = zlib.crc32(request.node.nodeid.encode())
+    else:
+        chosen = secrets.randbits(32) if CHOSEN_SEED == "random" else int(CHOSEN_SEED)
     print(f"repeat with PRUDENT_TEST_SEED={chosen}")  # pytest shows it if the test fails
     return chosen
 
