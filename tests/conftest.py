@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# None: every test has a fixed seed of its own; "random": new seeds in every run (`make test-random`); a number: that seed.
+# Unset: every test has a fixed seed; "random": new seeds in every run (`make test-random`); a number: that seed.
 CHOSEN_SEED = os.environ.get("PRUDENT_TEST_SEED")
 
 # The machine that runs the tests is shared: a slow example is no failure.
@@ -31,7 +31,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The seed of a test: fixed by its name, new in every run, or given (``PRUDENT_TEST_SEED``). Printed if the test fails."""
+    """The seed of a test: fixed by its name, or as ``PRUDENT_TEST_SEED`` says; printed if the test fails."""
     if CHOSEN_SEED is None:
         chosen = zlib.crc32(request.node.nodeid.encode())
     else:

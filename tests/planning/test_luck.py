@@ -94,7 +94,7 @@ def tail_share(a, b, alpha, level):
     """Return the weight of the worse of two outcomes, of count a; the better one has b."""
     tail, t = mp.mpf(1) - abs(mp.mpf(alpha)), mp.mpf(1) - abs(mp.mpf(level))
     low, high = mp.mpf(0), mp.mpf(1)
-    for _ in range(90):
+    for _ in range(100):
         middle = (low + high) / 2
         below = mp.betainc(a, b, 0, middle, regularized=True)
         low, high = (middle, high) if (below < 1 - tail if alpha >= 0 else below < tail) else (low, middle)
@@ -244,6 +244,43 @@ def test_both_dials_lower_the_value(rng):
     ]
     assert (np.diff(values, axis=0) <= 1e-7).all()
     assert (np.diff(values, axis=1) <= 1e-7).all()
+
+
+@pytest.mark.parametrize("inner", [pr.CVaR(-0.5), pr.CVaR(0.5), pr.CVaR(0.9)], ids=repr)
+@pytest.mark.parametrize("alpha", [0.9, -0.5, 0.99])
+def test_a_quantile_next_to_one_costs_no_digits(inner, alpha):
+    """The law of the worse outcome has so much mass next to 1 that no float is its quantile."""
+    a, b = 0.42, 0.07
+    solution = one_row([-1.0, 1.0], [a, b], alpha, inner).solve(tol=1e-10)
+    assert solution.error_bound <= 1e-10
+    with mp.workdps(30):
+        tail, t, upper = 1 - mp.mpf(abs(alpha)), 1 - mp.mpf(abs(inner.alpha)), inner.alpha < 0.0
+        # D = 1 - C is the chance of the better outcome; sigma = -1 + 2 (1 - h), h the weight of the worse one
+        flip = alpha < 0.0
+        law = (a, b) if flip else (b, a)  # the tail of sigma is the lower tail of D, or of C if the best share counts
+
+        low, high = mp.mpf(-60), mp.mpf(8)  # of log(-log(quantile)), by bisection
+        for _ in range(100):
+            middle = (low + high) / 2
+            above = mp.betainc(*law, 0, mp.exp(-mp.exp(middle)), regularized=True) > tail
+            low, high = (middle, high) if above else (low, middle)
+        cut = mp.exp(-mp.exp(low))
+
+        def h(c):
+            return max(c - (1 - t), mp.mpf(0)) / t if upper else min(c, t) / t
+
+        corner = 1 - t if upper else t
+        corners = [x for x in ((corner if flip else 1 - corner),) if 0 < x < cut]
+        # with w = u^p, p the first count, the density has no singularity at 0
+
+        def weighted(w):
+            u = w ** (1 / mp.mpf(law[0]))
+            return h(u if flip else 1 - u) * (1 - u) ** (law[1] - 1)
+
+        scale = law[0] * mp.beta(*law) * tail
+        weight = mp.quad(weighted, [x ** mp.mpf(law[0]) for x in (mp.mpf(0), *corners, cut)]) / scale
+        wanted = -1 + 2 * (1 - weight)
+    assert abs(solution.value[0] - float(wanted)) <= 1e-9
 
 
 # -- draws -------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from .row_risks import UNDERFLOW, OutcomeRows, Task
 from .rows import Draws, outcome_values
 from .set_rows import sort_by
 
+NEARBY = 8.0 * EPS  # of a quantile of a Beta law; near 1 a density can be so steep that a rounding moves a mass of 0.1
 BATCHES = 10  # of draws, whose differences say how much a sampled value depends on the draws
 
 
@@ -108,9 +109,11 @@ def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm
 
     Its weight in sigma is a function h of its probability C that does not fall: min(C, t)/t, and for the highest share
     t of outcomes max(C - (1 - t), 0)/t. The lower tail of sigma is the upper tail of C. A quantile c of C that is off
-    leaves a mass d too much or too little in the tail; h(c) times d mends that but for d times the change of h.
+    leaves a mass d too much or too little in the tail; h(c) times d mends that but for d times the change of h. That
+    change is at most NEARBY / t where masses on both sides show the quantile to be that near, and else at most 1.
     """
     weight, doubt = np.zeros(first.size), np.zeros(first.size)
+    change = min(1.0, NEARBY / float(luck.tail.min()))
     tails, sides = tails_of(form.levels, False)
     for tail, side, part in zip(tails, sides, form.weights, strict=True):
         # a share ``tail`` of the posterior: the highest C for a lower tail of sigma, the lowest for an upper one
@@ -121,7 +124,9 @@ def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm
         if tail < 1.0:
             cut = np.asarray(inverse(first, rest, tail), dtype=np.float64)
         missing = tail - np.asarray(within(first, rest, cut), dtype=np.float64)
-        doubt += abs(part) * abs(missing) / tail
+        sides_of_cut = [within(first, rest, np.clip(cut + step, 0.0, 1.0)) for step in (-NEARBY, NEARBY)]
+        near = (np.minimum(*sides_of_cut) <= tail) & (tail <= np.maximum(*sides_of_cut))
+        doubt += abs(part) * abs(missing) / tail * np.where(near, change, 1.0)
         for t, sign, own in zip(luck.tail, luck.sign, luck.weight, strict=True):
             # E[h; C in the tail] by masses and first moments of C between the cut and the corner of h
             corner = t if sign > 0.0 else 1.0 - t
