@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup test test-random test-slow test-gpu bench-gpu lint format reproduce bench docs docs-serve lock clean
+.PHONY: setup test test-random test-slow test-gpu bench-gpu lint format reproduce bench docs docs-serve wheel lock clean
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(INSTALL) -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m prudent compile
 	@touch $@
 
 .venv/peers: .venv/ready
@@ -71,6 +72,12 @@ test-gpu: .venv/gpu
 
 bench-gpu: .venv/gpu
 	$(BIN)/python -m benchmarks gpu
+
+# A wheel for this platform and this Python whose kernels are compiled, and the wheel for every other, into dist/.
+wheel: setup
+	$(BIN)/python -m build --quiet --wheel
+	$(BIN)/python release/kernels.py build/kernels
+	PRUDENT_KERNELS=$(CURDIR)/build/kernels $(BIN)/python -m build --quiet --wheel
 
 # Refresh the pinned versions after a change of dependencies.
 lock:

@@ -14,6 +14,7 @@ from ._timing import Row, number
 
 FIGURES = "benchmark-figures"
 TITLES = {
+    "first_contact": "The first call",
     "core": "Planning",
     "bandit": "Bandits: speed",
     "bandit_peers": "Bandits: how well they learn",

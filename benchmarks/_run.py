@@ -28,6 +28,7 @@ DEFAULT: dict[str, float] = {
     "core.mass_one": 2.0,
     "core.inner_solver": 2.0,
     "core.start_up": 30.0,
+    "first_contact": 120.0,
     "core.large": 85.0,
     "limits": 10.0,
     "bandit.peers": 12.0,

@@ -30,6 +30,7 @@ from numba.core import caching, compiler_lock, event
 
 from .._support.files import leave_turn, take_turn
 from .._support.locks import register_fork
+from .shipped import ShippedFile, usable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -251,8 +252,10 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         # Numba looks only at the file that holds a kernel; a change in a kernel that it calls from another file
         # would go unseen and the old machine code run on. Hence a stamp of all the files behind it.
-        stamp = source_stamp(Path(function.__code__.co_filename))
+        source = Path(function.__code__.co_filename)
+        stamp = source_stamp(source)
         self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, stamp)
+        self._shipped = ShippedFile(source, self._impl.filename_base, stamp) if usable() else None
         self._turn_file = Path(self._cache_path) / f"{self._impl.filename_base}.compiling"
         self._turn: int | None = None
         self.writable = not isinstance(self._impl.locator, _Readable)
@@ -271,11 +274,16 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         return code
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:
-        """Return the machine code that is kept; a file that cannot be read is one that is not there."""
-        try:
-            return super().load_overload(sig, target_context)
-        except Exception:  # whatever a damaged file makes the reader say
-            return None
+        """Return the machine code that is kept, or came with the package; a file that cannot be read is not there."""
+        with suppress(Exception):  # whatever a damaged file makes the reader say
+            code = super().load_overload(sig, target_context)
+            if code is not None:
+                return code
+        if self._shipped is not None:
+            with suppress(Exception):
+                data = self._shipped.load(self._index_key(sig, target_context.codegen()))
+                return None if data is None else self._impl.rebuild(target_context, data)
+        return None
 
     def end_turn(self) -> None:
         """Let other processes compile this kernel: it is done, or it failed."""
