@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -128,6 +129,8 @@ class SharedLinearBandit(Bandit):
 
     _KIND: ClassVar[str] = "SharedLinearBandit"
     _belief: ItemBelief
+    _checked_names: tuple[Arm, ...] = ()  # of the last decision; nobody can change a tuple
+    _text = False  # whether they are all texts, which nothing but texts are equal to
 
     def __init__(
         self,
@@ -347,7 +350,10 @@ class SharedLinearBandit(Bandit):
             uniform = law.uniform() is not None
             if not uniform and settings.min_propensity > 0.0:
                 uniform = float(self._uniforms(1)[0]) < len(names) * settings.min_propensity
-            drawn = self._uniforms(len(names)).copy() if uniform else law.draw(self._uniforms(law.uniforms_needed))
+            if uniform:
+                drawn = self._uniforms(len(names)).copy()
+            else:
+                drawn = law.draw(self._uniforms(law.uniforms_needed), top)
             order = self._best(drawn, top)
             version = self._decisions, self._rewards
             self._decisions += 1
@@ -545,13 +551,18 @@ class SharedLinearBandit(Bandit):
             if self._belief.offsets:
                 message = "arms is missing: a bandit with offsets knows items by name"
                 raise ParameterError(message, code="missing-argument", argument="arms")
-            arms = range(len(rows))
+            arms = _numbers(len(rows))
+        before = self._checked_names
+        again = arms is before or (self._text and type(arms) is list and before == tuple(arms))
+        if again and len(before) == len(rows):
+            return rows, before, labels
         names = listed_names(arms, "arms", ParameterError)
         require_length(names, "arms", len(rows), "row of features", error=ParameterError)
         if not names:
             raise ParameterError("context is empty: there is no candidate", code="empty", argument="context")
         if len(set(names)) < len(names):
             arm_names(names, "arms")  # which names the second one
+        self._checked_names, self._text = names, type(names[0]) is str and set(map(type, names)) == {str}
         return rows, names, labels
 
     def _rows(self, names: tuple[Arm, ...]) -> IntArray:
@@ -579,6 +590,12 @@ class SharedLinearBandit(Bandit):
             offset_precision=1.0 if offset is None else offset,
             **options,
         )
+
+
+@lru_cache(maxsize=4)
+def _numbers(count: int) -> tuple[int, ...]:
+    """Return 0 to ``count`` - 1: the same object again for the same number."""
+    return tuple(range(count))
 
 
 def _log_columns(log: Any, features: Any) -> tuple[Any, Any, Any, Any]:

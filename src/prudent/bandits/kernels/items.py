@@ -115,7 +115,13 @@ def item_moments(
                         columns[j, t] -= means[place, j]
         for i in range(dim):
             part[:] = 0.0
-            for j in range(i + 1):
+            fours = (i + 1) // 4 * 4
+            for j in range(0, fours, 4):  # four terms for each time that a sum is read and written
+                a, b, c, d = root[i, j], root[i, j + 1], root[i, j + 2], root[i, j + 3]
+                one, two, three, four = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
+                for t in range(width):
+                    part[t] = part[t] + a * one[t] + b * two[t] + c * three[t] + d * four[t]
+            for j in range(fours, i + 1):
                 entry = root[i, j]
                 column = columns[j]
                 for t in range(width):
@@ -143,6 +149,36 @@ def draw_scores(
             if weights[j] > 0.0:
                 score += weights[j] * (means[i] + sds[i] * draws[j])
         scores[i] = score
+
+
+@kernel
+def draw_highest(
+    means: FloatArray, sds: FloatArray, n: int, cells: FloatArray, top: int, uniforms: FloatArray, scores: FloatArray
+) -> bool:
+    """Write the scores [k] of ``draw_scores`` with one outermost draw; -inf if they cannot be among the ``top`` best.
+
+    A draw rises with its uniform. ``cells`` [2,C+1] bounds it at 0, 1/C, ..., 1 from below and from above, so every
+    score lies between two numbers that are found without a quantile. The ``top``-th highest lower bound is no higher
+    than the ``top``-th highest score: what has an upper bound below it is not needed. Rounding keeps the order of sums,
+    so this is exact. Return False, and scores that are of no use, if an sd is not finite.
+    """
+    items, count = means.shape[0], cells.shape[1] - 1
+    least = -math.inf
+    for i in range(items):
+        if not sds[i] < math.inf:
+            return False
+        scores[i] = means[i] + sds[i] * cells[0, int(uniforms[i] * count)]
+        least = max(least, scores[i])
+    if top > 1:
+        least = np.partition(scores, items - top)[items - top]
+    draw = np.empty(1)
+    for i in range(items):
+        if means[i] + sds[i] * cells[1, int(uniforms[i] * count) + 1] < least:
+            scores[i] = -math.inf
+        else:
+            lowest_normals_into(draw, n, uniforms[i : i + 1])
+            scores[i] = means[i] + sds[i] * draw[0]
+    return True
 
 
 # -- theta and the noise -----------------------------------------------------------------------------------

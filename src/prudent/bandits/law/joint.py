@@ -75,13 +75,15 @@ class JointLaw(DrawnLaw):
             draws += self._design.spreads * normals[:, n * dim :].reshape(draws.shape)
         return outer_mean(draws, np.array(self._rule.weights), self._rule.n)
 
-    def draw(self, uniforms: FloatArray) -> FloatArray:
+    def draw(self, uniforms: FloatArray, top: int) -> FloatArray:
         """Return scores made of uniforms.
 
         Parameters
         ----------
         uniforms : ndarray of float, [uniforms_needed]
             Numbers in [0, 1).
+        top : int
+            How many of the highest scores are needed. All are computed.
 
         Returns
         -------

@@ -5,20 +5,35 @@ A score weighs the lowest (or highest) of n posterior draws; ``score_law`` has t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._numerics.glm import COUNTS, mean_odds, sd_odds
+from ..._numerics.order_statistics import lowest_normals_rows
 from ..._numerics.student import student_shortfall
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from ...errors import ParameterError
 from ...exact import cvar_clipped_normal, cvar_normal
 from ..kernels.batch import Choices, Moments, fill_scores
-from ..kernels.items import draw_scores
+from ..kernels.items import draw_highest, draw_scores
 from ..kernels.layout import Rule
 from .base import Chances, Law, outer_mean
 from .score_law import ScoreLaw, score_law
+
+_CELLS = 512  # of uniforms, within which draws are bounded
+_FEW = 32  # scores that are all drawn
+
+
+@lru_cache(maxsize=16)
+def _draw_bounds(n: int) -> FloatArray:
+    """Return bounds [2, C + 1] of the outermost of n draws at the ends of the cells of its uniform."""
+    uniforms = np.minimum(np.arange(_CELLS + 1.0) / _CELLS, 1.0 - 2.0**-53)[:, np.newaxis]
+    lowest_normals_rows(uniforms, n)
+    draws = uniforms[:, 0]
+    slack = 1e-12 * (1.0 + np.abs(draws))  # more than what a quantile is off by
+    return np.stack((draws - slack, draws + slack))
 
 
 class ScoreRule(NamedTuple):
@@ -154,13 +169,15 @@ class NormalLaw(DrawnLaw):
         """Number of uniforms that ``draw`` takes."""
         return self._moments.shape[1] * len(self._rule.weights)
 
-    def draw(self, uniforms: FloatArray) -> FloatArray:
+    def draw(self, uniforms: FloatArray, top: int) -> FloatArray:
         """Return normal scores made of uniforms, which are used up.
 
         Parameters
         ----------
         uniforms : ndarray of float
             Numbers in [0, 1), one for each outermost draw of each arm.
+        top : int
+            How many of the highest scores are needed; lower ones may be -inf.
 
         Returns
         -------
@@ -168,8 +185,10 @@ class NormalLaw(DrawnLaw):
             Scores.
         """
         scores = np.empty(self._moments.shape[1])
-        weights = np.array(self._rule.weights)
-        draw_scores(self._moments[0], self._moments[2], self._rule.n, weights, uniforms, scores)
+        mean, sd, n, weights = self._moments[0], self._moments[2], self._rule.n, self._rule.weights
+        screened = scores.size > max(_FEW, 2 * top) and weights == (1.0,)
+        if not (screened and draw_highest(mean, sd, n, _draw_bounds(n), top, uniforms, scores)):
+            draw_scores(mean, sd, n, np.array(weights), uniforms, scores)
         return scores
 
     def sample(self, count: int, rng: np.random.Generator) -> FloatArray:
