@@ -554,7 +554,7 @@ class SharedLinearBandit(Bandit):
             arms = _numbers(len(rows))
         before = self._checked_names
         again = arms is before or (self._text and type(arms) is list and before == tuple(arms))
-        if again and len(before) == len(rows):
+        if again and 0 < len(before) == len(rows):
             return rows, before, labels
         names = listed_names(arms, "arms", ParameterError)
         require_length(names, "arms", len(rows), "row of features", error=ParameterError)
