@@ -25,6 +25,8 @@ TITLES = {
     "analysis": "Questions about a policy",
     "value_of_data": "What to measure next",
     "posterior_risk": "Risk of the return over a posterior",
+    "learning": "Learning inside the horizon",
+    "robust": "Interval models",
     "cluster": "A cluster",
     "gpu": "A GPU",
 }

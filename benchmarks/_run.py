@@ -50,10 +50,11 @@ DEFAULT: dict[str, float] = {
     "value_of_data": 35.0,
     "posterior_risk.small": 45.0,
     "posterior_risk.large": 60.0,
+    "learning": 15.0,
+    "robust": 24.0,
     "core.plain": 90.0,
 }
 BY_NAME: dict[str, float] = {
-    "robust": 60.0,
     "late_rewards": 90.0,
     "bandit_peers": 180.0,
     "cluster": 600.0,

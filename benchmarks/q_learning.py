@@ -20,6 +20,9 @@ AGENTS = (
     pr.agents.brql(0.5, risk="var"),
     pr.agents.brql(0.5, risk="var", draws=20),
     pr.agents.brql(0.0, label="BR-QL mean"),
+    pr.agents.brql(0.5, batch=1, updates=1, pairs="visited", label="BR-QL CVaR 0.5, one pair a step"),
+    pr.agents.brql(0.5, risk="var", batch=1, updates=1, pairs="visited", label="BR-QL VaR 0.5, one pair a step"),
+    pr.agents.brql(0.5, batch=10, updates=10, pairs="visited"),
 )
 
 
@@ -29,7 +32,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--replications", type=int, default=50)
     asked = parser.parse_args()
-    print(f"{'world':>12} {'agent':>28} {'regret':>8} {'standard error':>15} {'seconds':>8}")
+    print(f"{'world':>12} {'agent':>34} {'regret':>8} {'standard error':>15} {'seconds':>8}")
     for name, world in (("Frozen Lake", pr.envs.frozen_lake(0.2)), ("RiverSwim", pr.envs.river_swim())):
         for agent in AGENTS:
             began = time.perf_counter()
@@ -37,7 +40,7 @@ def main() -> None:
             last = np.asarray(runs.regret.isel(episode=-1)).ravel()
             error = last.std(ddof=1) / np.sqrt(last.size)
             seconds = time.perf_counter() - began
-            print(f"{name:>12} {agent.label:>28} {last.mean():>8.2f} {error:>15.2f} {seconds:>8.1f}", flush=True)
+            print(f"{name:>12} {agent.label:>34} {last.mean():>8.2f} {error:>15.2f} {seconds:>8.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ figure = why.plot()
 #
 # ## How careful?
 #
-# `risk_profile` solves several levels and judges each policy by its true return: the same 2,000 models from the
+# `risk_profile` solves several levels and judges each policy by its true return: the same 20,000 models from the
 # posterior for all of them. It recommends the lowest level that protects as well as all higher ones. Where more
 # caution buys nothing it warns; here the warning is part of the answer.
 

@@ -46,6 +46,7 @@ AGENTS = (
         )
         for each in (
             pr.agents.brql(0.5, batch=7, updates=3),
+            pr.agents.brql(0.5, batch=3, updates=2, pairs="visited"),
             pr.agents.brql(0.5, risk="var", draws=20, batch=7, updates=3),
         )
     }

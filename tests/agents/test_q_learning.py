@@ -27,6 +27,42 @@ def test_exact_rows_converge_to_the_certified_value(rng, risk):
     assert abs(agent.value - wanted.value).max() <= first * shrunk + wanted.error_bound + 1e-8
 
 
+def visit_all(agent, model):
+    """Let the agent see a transition of every pair."""
+    for s, a in zip(*np.nonzero(model.admissible), strict=True):
+        agent.observe(s, a, int(model.next_state[s, a, 0]))
+
+
+@pytest.mark.parametrize("risk", MEASURES)
+def test_asynchronous_updates_converge_to_the_certified_value(rng, risk):
+    """A pass over all pairs shrinks the largest error at least by 1 - (1 - gamma) lambda, as an update of all does."""
+    problem = pr.envs.random_model(5, 2, branching=3, discount=0.5, rng=rng)
+    settings = brql(0.7, risk=risk, power=0.5, batch=10**5, pairs="visited")
+    agent = QLearningAgent(problem.model, settings=settings, rng=rng, indices=True)
+    visit_all(agent, problem.model)
+    wanted = pr.BayesianRiskMDP(problem.model, agent.posterior, risk=MEASURES[risk](0.7)).solve()
+    first = abs(wanted.value).max() / 0.5
+    agent.learn(150)
+    shrunk = np.prod(1.0 - 0.5 * (1.0 + np.arange(150)) ** -0.5)
+    assert shrunk < 1e-5
+    assert abs(agent.value - wanted.value).max() <= first * shrunk + wanted.error_bound + 1e-8
+
+
+def test_asynchronous_updates_move_what_was_visited_one_after_the_other(rng):
+    """By hand: with rate 1 the second pair of a batch sees the new value of the first."""
+    model = pr.UncertainMDP.direct([[1.0, 0.0], [0.0, 2.0]], discount=0.5)
+    settings = brql(0.0, batch=2, updates=1, power=0.0, epsilon=0.0, pairs="visited")
+    agent = QLearningAgent(model, settings=settings, rng=rng, indices=True)
+    agent.observe(1, 1, 1)
+    assert (agent.q == 0.0).all()
+    agent.observe(0, 0, 1)
+    # counts are now [1, 1] but for the two pairs, which have [1, 2]: Q(1,1) = 2, then Q(0,0) = 1 + (1/2)(2/3) 2
+    np.testing.assert_allclose(agent.q, [[1.0 + 2.0 / 3.0, 0.0], [0.0, 2.0]], atol=1e-8)
+    agent.observe(1, 0, 0)
+    agent.observe(1, 0, 0)  # twice in one batch: the second time nothing new is seen, since the pair is not its own
+    np.testing.assert_allclose(agent.q[1, 0], 0.5 * (0.75 * 5.0 / 3.0 + 0.25 * 2.0), atol=1e-8)
+
+
 def test_draws_converge_to_the_certified_value_of_their_estimator(rng):
     """Fresh draws of each update: the mean of their estimator is that of many draws, but for its bias in 1/n.
 
@@ -54,6 +90,10 @@ def test_what_is_refused():
         brql(0.5, risk="mean")
     with refused(ParameterError, "alpha-range", argument="alpha", value=-0.5):
         brql(-0.5, risk="var")
+    with refused(ParameterError, "unknown-option", argument="pairs", value="one"):
+        brql(0.5, pairs="one")
+    with refused(ParameterError, "integer-range", argument="batch", value=10**7):
+        brql(0.5, batch=10**7, pairs="visited")
     model = pr.UncertainMDP.direct([[0.0]], 0.5)
     with refused(ParameterError, "conflicting-arguments", argument="settings"):
         QLearningAgent(model, 0.5, settings=brql(0.5))

@@ -30,6 +30,9 @@ TINY = Scale(
     timing_replications=2,
     timing_episodes=3,
     loop_episodes=1,
+    static_replications=3,
+    static_timed=2,
+    learning_replications=3,
 )
 REPEATABLE = [name for name, study in STUDIES.items() if not any(run.timed for run in study.plan(TINY).values())]
 

@@ -8,10 +8,16 @@ posterior,
 
 several times, with lambda_k = (k + 1)^-power. rho is VaR or CVaR. The paper estimates it by fresh posterior draws
 each time; here the exact row can take its place, which has no bias and no variance. Q is off-policy: the agent acts
-greedily but for a share epsilon of random actions. All pairs move at once, as Q-learning in a simulator can do.
+greedily but for a share epsilon of random actions.
+
+**Which pairs move.** With ``pairs="all"`` all of them at once, as a simulator can do. With ``pairs="visited"`` only
+those of the batch, one after the other in the order of the stream, each with the rate of its own number of updates:
+asynchronous Q-learning. A row then sees what the pairs before it have just learned.
 
 With a posterior that no longer changes, Q tends to the fixed point that ``prudent.BayesianRiskMDP`` certifies: for
-exact rows the error shrinks by the factor 1 - (1 - gamma) lambda_k in every update.
+exact rows the error shrinks by the factor 1 - (1 - gamma) lambda_k in every update of all pairs. Asynchronous updates
+tend to the same point if every pair is visited again and again (Bertsekas and Tsitsiklis 1996, Proposition 4.4: the
+operator is a contraction in the largest norm, and the rates sum to infinity for a power of at most 1).
 """
 
 from __future__ import annotations
@@ -28,9 +34,10 @@ from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from ..risk import CVaR, RiskMeasure, VaR
-from ..types import ArrayLike, Label, RngLike
+from ..types import ArrayLike, IntArray, Label, RngLike
 from .tabular import TabularAgent
 
+LARGEST_BATCH = 10**6  # whose pairs are remembered
 ACCURACY = 1e-9  # of the largest value: error that an exact row may have
 
 
@@ -51,13 +58,15 @@ class QLearningSettings:
     batch : int, default=10
         Real transitions between two updates of the posterior.
     updates : int, default=10
-        Updates of Q after each batch.
+        Updates of Q after each batch; of visited pairs, passes over them.
     power : float, default=0.6
         The k-th update has the learning rate (k + 1)^-power. 0 is value iteration.
     epsilon : float, default=0.1
         Probability of a random action.
     label : str, optional
         Name in results. The default states the settings.
+    pairs : {"all", "visited"}, default="all"
+        Which pairs an update moves: all at once, or those of the batch, one after the other (asynchronous).
 
     Raises
     ------
@@ -82,17 +91,21 @@ class QLearningSettings:
     power: float = 0.6
     epsilon: float = 0.1
     label: str = ""
+    pairs: str = "all"
 
     def __post_init__(self) -> None:
         one_of(self.risk, "risk", ("cvar", "var"))
+        one_of(self.pairs, "pairs", ("all", "visited"))
         object.__setattr__(self, "alpha", risk_level(self.alpha, cautious=self.risk == "var"))
         for name in ("batch", "updates") if self.draws is None else ("batch", "updates", "draws"):
-            object.__setattr__(self, name, whole_number(getattr(self, name), name, maximum=LARGEST_COUNT))
+            most = LARGEST_BATCH if name == "batch" and self.pairs == "visited" else LARGEST_COUNT
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, maximum=most))
         for name in ("power", "epsilon"):
             object.__setattr__(self, name, probability(getattr(self, name), name))
         called = f"BR-QL {'CVaR' if self.risk == 'cvar' else 'VaR'} {self.alpha:g}"
         by = "" if self.draws is None else f", {self.draws} draws"
-        object.__setattr__(self, "label", str(self.label) or called + by)
+        which = "" if self.pairs == "all" else ", visited pairs"
+        object.__setattr__(self, "label", str(self.label) or called + by + which)
 
     def __call__(self, model: UncertainMDP) -> QLearningAgent:
         """Return an agent that goes by index.
@@ -130,6 +143,7 @@ def brql(
     power: float = 0.6,
     epsilon: float = 0.1,
     label: str = "",
+    pairs: str = "all",
 ) -> QLearningSettings:
     """Return the settings of Bayesian-risk Q-learning, for `prudent.simulate`.
 
@@ -144,13 +158,15 @@ def brql(
     batch : int, default=10
         Real transitions between two updates of the posterior.
     updates : int, default=10
-        Updates of Q after each batch.
+        Updates of Q after each batch; of visited pairs, passes over them.
     power : float, default=0.6
         The k-th update has the learning rate (k + 1)^-power.
     epsilon : float, default=0.1
         Probability of a random action.
     label : str, optional
         Name in results.
+    pairs : {"all", "visited"}, default="all"
+        Which pairs an update moves: all at once, or those of the batch, one after the other (asynchronous).
 
     Returns
     -------
@@ -169,7 +185,7 @@ def brql(
     >>> runs.agent.values.tolist()
     ['BR-QL CVaR 0.5', 'BR-QL CVaR 0.5, 20 draws']
     """
-    return QLearningSettings(alpha, risk, draws, batch, updates, power, epsilon, label)
+    return QLearningSettings(alpha, risk, draws, batch, updates, power, epsilon, label, pairs)
 
 
 class QLearningAgent(TabularAgent):
@@ -237,6 +253,13 @@ class QLearningAgent(TabularAgent):
     def _start(self) -> None:
         self._q = np.where(self._model.admissible, 0.0, -np.inf)
         self._updates, self._waiting = 0, 0
+        # asynchronous: the pairs of this batch, and how often each pair was moved
+        self._visited = np.full(self._settings.batch if self._asynchronous else 0, -1, dtype=np.int64)
+        self._moves = np.zeros(self._q.size if self._asynchronous else 0, dtype=np.int64)
+
+    @property
+    def _asynchronous(self) -> bool:
+        return self._settings.pairs == "visited"
 
     def act(self, state: Label) -> Any:
         """Return the best action by the current Q, the first of ties, or now and then a random one.
@@ -288,32 +311,46 @@ class QLearningAgent(TabularAgent):
         DataError
             If the transition is impossible. Nothing is changed then.
         """
-        self.count(self.transition(state, action, next_state, outcome))
+        seen = self.transition(state, action, next_state, outcome)
+        self.count(seen)
+        if self._asynchronous:
+            self._visited[self._waiting] = seen[0, 0] * self._model.n_actions + seen[0, 1]
         self._waiting += 1
         if self._waiting == self._settings.batch:
+            visited = self._visited.copy()
             self._waiting = 0
-            self.learn(self._settings.updates)
+            self._visited[:] = -1
+            self._learn(self._settings.updates, visited)
 
     def learn(self, updates: int) -> None:
-        """Update Q of all pairs under the current posterior, without new data.
+        """Update Q of all pairs, or of those visited in this batch, under the current posterior, without new data.
 
         Parameters
         ----------
         updates : int
-            Number of updates.
+            Number of updates, or of passes over the visited pairs.
         """
+        self._learn(updates, self._visited[: self._waiting])
+
+    def _learn(self, updates: int, visited: IntArray) -> None:
         posterior = DirichletPosterior(self.counts)
         problem = BayesianRiskMDP(self._model, posterior, risk=self._measure, reward_posterior="certain")
         draws, flat = self._settings.draws, self._q.reshape(-1)
         operator = problem.operator(threads=1) if draws is None else None
         target = np.empty(flat.size)
+        once = [self._pairs]
+        if self._asynchronous:
+            once = [visited[i : i + 1] for i in range(visited.size)]
         for _ in range(whole_number(updates, "updates", minimum=0)):
-            value = self._q.max(axis=1)
-            fresh = problem.operator(draws, self.rng, threads=1) if operator is None else operator
-            fresh.accuracy = ACCURACY * float(abs(value).max())
-            fresh.backup(value, self._pairs, target)
-            rate = (self._updates + 1.0) ** -self._settings.power
-            flat[self._pairs] += rate * (target[self._pairs] - flat[self._pairs])
+            for pairs in once:
+                value = self._q.max(axis=1)
+                fresh = problem.operator(draws, self.rng, threads=1) if operator is None else operator
+                fresh.accuracy = ACCURACY * float(abs(value).max())
+                fresh.backup(value, pairs, target)
+                done = int(self._moves[pairs[0]]) if self._asynchronous else self._updates
+                flat[pairs] += (done + 1.0) ** -self._settings.power * (target[pairs] - flat[pairs])
+                if self._asynchronous:
+                    self._moves[pairs] += 1
             self._updates += 1
 
     @property
@@ -347,12 +384,15 @@ class QLearningAgent(TabularAgent):
         values : dict
             The settings.
         arrays : dict of str to ndarray
-            Q, and the numbers of updates and of transitions since the last batch.
+            Q, and the numbers of updates and of transitions since the last batch. With asynchronous updates also the
+            pairs of this batch, and how often each pair was moved.
         """
         arrays = {
             "q": np.where(self._model.admissible, self._q, 0.0),
             "progress": np.array([self._updates, self._waiting], dtype=np.int64),
         }
+        if self._asynchronous:
+            arrays |= {"visited": self._visited.copy(), "moves": self._moves.copy()}
         return {"settings": asdict(self._settings)}, arrays
 
     @classmethod
@@ -393,6 +433,12 @@ class QLearningAgent(TabularAgent):
         updates, waiting = arrays["progress"].tolist()
         if not np.isfinite(arrays["q"]).all() or updates < 0 or not 0 <= waiting < self._settings.batch:
             raise ValueError("q must be finite, and progress that of a batch")
+        if self._asynchronous:
+            visited, moves = arrays["visited"], arrays["moves"]
+            here = np.isin(visited[:waiting], self._pairs).all() and (visited[waiting:] == -1).all()
+            if not here or (moves < 0).any():
+                raise ValueError("visited must be the pairs of a batch, and moves their numbers of updates")
+            self._visited, self._moves = visited.copy(), moves.copy()
         self._q = np.where(self._model.admissible, arrays["q"], -np.inf)
         self._updates, self._waiting = updates, waiting
 

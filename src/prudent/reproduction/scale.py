@@ -33,6 +33,10 @@ class Scale:
         The same for their long runs.
     timing_replications, timing_episodes, loop_episodes : int
         Replications of the times, their episodes, and the episodes of a plain loop in Python.
+    static_replications, static_timed : int
+        Problems of each family for the risk of the return over the posterior, and those of them that are timed.
+    learning_replications : int
+        Data of each case of learning inside the horizon.
 
     Examples
     --------
@@ -62,6 +66,9 @@ class Scale:
     timing_replications: int = 100
     timing_episodes: int = 100
     loop_episodes: int = 5
+    static_replications: int = 120
+    static_timed: int = 20
+    learning_replications: int = 150
 
 
 SCALES = {
@@ -83,6 +90,9 @@ SCALES = {
         timing_replications=30,
         timing_episodes=50,
         loop_episodes=4,
+        static_replications=20,
+        static_timed=3,
+        learning_replications=40,
     ),
     "paper": Scale("paper"),
 }
