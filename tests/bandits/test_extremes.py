@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from _learned import learned
 from refusals import refused
+from scipy import stats
 
 from prudent.bandits import LinearBandit, SharedLinearBandit
+from prudent.bandits.checkup import item_checkup
+from prudent.bandits.law.score_law import score_law
 from prudent.errors import DataError, PrudentWarning
 from prudent.journal import Journal
 
@@ -104,6 +107,15 @@ def test_a_hundred_thousand_fuzzed_lives(seed):
         9920002774,  # a prior that cannot be inverted
         9930000714,  # chances of arms that are 1e102 scales apart
         9930001908,  # first counts that were refused left roots of another prior behind
+        202611180001038,  # sds of scores that overflowed in many contexts at a time
+        202611180017940,  # clicks of features that cannot be told apart: a posterior solved again from its sums
+        202611180037193,  # the same after one large context
+        202611180051327,  # counts learned after large contexts without a check: a root that did not load
+        202611180051629,  # sds of items that overflowed
+        202611180056195,  # scores of minus infinity
+        202611180058230,  # as 51327: a mean that did not load
+        202611180080316,  # chances of Student's t of arms 1e48 scales apart
+        202611190001161,  # as 51327, of arms
     ],
 )
 def test_lives_that_failed_once(seed):
@@ -132,3 +144,89 @@ def test_what_large_contexts_leave_open_is_right_or_refused(shared, rng):
             assert sd.item() ** 2 == pytest.approx(1.0, abs=0.02)
             kept += 1
     assert kept >= 40  # up to a million they are all learned
+
+
+def _of_tiny_features(shared, half_life, draws="independent"):
+    """Return a bandit whose learned prior takes coefficients of 1e130 to be likely."""
+    options = {"rewards": "poisson", "half_life": half_life, "rng": 1}
+    bandit = SharedLinearBandit(1, draws=draws, **options) if shared else LinearBandit(["a", "b"], 1, **options)
+    rng = np.random.default_rng(3)
+    bandit.update(1e-130 * rng.normal(size=(20, 1)), ["a"] * 20, rng.poisson(3.0, 20))
+    return bandit
+
+
+@pytest.mark.parametrize("half_life", [None, 2.0])
+@pytest.mark.parametrize("how", ["one", "many", "independent", "joint"])
+def test_a_decision_whose_scores_would_overflow_is_refused_and_changes_nothing(how, half_life):
+    shared = how in ("independent", "joint")
+    bandit = _of_tiny_features(shared, half_life, how if shared else "independent")
+    far = np.full(1, 1e50) if how == "one" else np.full((2, 1), 1e50)
+    small = np.full((2, 1), 1e-130) if shared else np.full(1, 1e-130)
+    for _ in range(3):
+        bandit.select(small)
+    twin, before = bandit.copy(stream=None), bandit.to_bytes()
+    with refused(DataError, "too-large", argument="context"):
+        bandit.select(far)
+    assert bandit.to_bytes() == before
+    one, two = bandit.select(small), twin.select(small)
+    assert (one.arm, one.score) == (two.arm, two.score)
+    assert np.isfinite(one.score)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_counts_learned_after_a_large_context_load_or_are_refused(shared, rng):
+    """A small context is learned with what large ones have left of the sums, so it is checked as they are."""
+    kept = 0
+    for _ in range(30):
+        options = {"rewards": "poisson", "prior_precision": 4e-6, "rng": 1}
+        bandit = SharedLinearBandit(2, **options) if shared else LinearBandit(["a"], 2, **options)
+        for scale in (1.0, 10.0 ** rng.uniform(5.0, 45.0), 1.0, 1e-8, 1.0):
+            before = bandit.to_bytes()
+            try:
+                bandit.update(scale * rng.normal(size=2), "a", int(rng.poisson(2.0)))
+                kept += 1
+            except DataError as error:
+                if error.code != "too-large" or bandit.to_bytes() != before:
+                    raise
+            content = bandit.to_bytes()
+            assert type(bandit).from_bytes(content).to_bytes() == content
+    assert kept >= 60
+
+
+def test_the_posterior_of_clicks_has_the_moments_that_decisions_are_taken_from(rng):
+    """Also where the sums of large contexts cannot be solved again."""
+    bandit = SharedLinearBandit(5, rewards="bernoulli", rng=1)
+    bandit.update(1e13 * np.abs(rng.normal(size=(4, 5))), None, [1, 0, 0, 1])
+    bandit.update(rng.normal(size=(5, 5)), None, [1, 1, 1, 0, 1])
+    data = bandit.to_xarray()
+    points = np.vstack([np.eye(5), rng.normal(size=(3, 5))])
+    mean, sd = bandit.predict(points)
+    constant = np.column_stack([np.ones(len(points)), points])
+    assert mean == pytest.approx(constant @ data["mean"].values, rel=1e-9)
+    found = np.einsum("ti,ij,tj->t", constant, data["covariance"].values, constant)
+    assert np.sqrt(found) == pytest.approx(sd, rel=1e-6)
+    assert (data["sd"].values < 1.01).all()  # at most that before data
+
+
+def test_chances_of_students_t_at_any_distance_of_scales():
+    """Two sharp arms far apart, and a wide one: the chance of the latter is its tail."""
+    law = score_law(1, (1.0,), False)
+    freedom = np.array([7.0, 8.0, 4.0])
+    for gap in (1e-3, 1.0, 1e3, 1e9):
+        for sharp in (1e-4, 1e-9, 1e-35, 1e-100):
+            means, scales = np.array([[-gap, 0.0, -gap]]), np.array([[0.1 * sharp, sharp, 1.0]])
+            for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):
+                found = law.every_chance(means[:, order], scales[:, order], freedom[order])[0]
+                wide = stats.t.sf(gap, 4.0)
+                expected = np.array([0.0, 1.0 - wide, wide])[order]
+                # the sharp arm moves the threshold by its own scale, and below 1e-3 apart the lower one may win
+                assert found == pytest.approx(expected, abs=1e-12 + 2.0 * sharp), (gap, sharp, order)
+
+
+def test_the_checkup_of_clicks_of_next_to_no_weight():
+    """What the rewards weigh may be so little that the squares of means overflow."""
+    sums = np.array([[1e-170, 1e-16, 1e-80], [1e-16, 1e140, 1.0], [1e-80, 1.0, 1e20]])
+    assert not list(item_checkup(sums, 20, True))
+    assert [finding.kind for finding in item_checkup(sums[1:, 1:], 20, False)] == ["scales"]
+    still = np.array([[10.0, 20.0, 1.0], [20.0, 40.0, 2.0], [1.0, 2.0, 5.0]])
+    assert [finding.kind for finding in item_checkup(still, 20, True)] == ["constant"]

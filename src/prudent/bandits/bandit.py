@@ -390,13 +390,18 @@ class LinearBandit(NamedArms):
                 names, rows = self._names, self._every
             else:
                 names, rows = self._eligible(arms)
-            if not self._plain:
+            decisions = self._decisions
+            if self._plain:
+                decided = self._belief.decide(decisions + 1, point, rows, self._stream)
+            else:
                 self._check_floor(len(names), names)
                 if point.size != self._dim or not usable(point):
                     self._refuse(context)
-                self._move(time)
-            decisions = self._decisions
-            decided = self._belief.decide(decisions + 1, point, rows, self._stream)
+                with self._all_or_none(point, deciding=True):
+                    self._move(time)
+                    decided = self._belief.decide(decisions + 1, point, rows, self._stream)
+                    if decided is None:
+                        self._refuse(context)
             if decided is None:
                 self._refuse(context)
             self._decisions = decisions + 1
@@ -416,11 +421,15 @@ class LinearBandit(NamedArms):
             else:
                 names, rows = self._names_and_rows(arms)
                 self._check_floor(len(names), names)
-                self._move(time)
                 t, contexts = self._decisions + 1, self._with_constant(points)
                 points = contexts[:, self._intercept :]  # one copy is enough
                 points.flags.writeable = False  # propensities are computed from it later
-                places, scores, law = self._belief.decide_rows(t, contexts, rows, self._stream)
+                with self._all_or_none(contexts, deciding=True):
+                    self._move(time)
+                    decided = self._belief.decide_rows(t, contexts, rows, self._stream)
+                    if decided is None:
+                        self._refuse(context)
+                places, scores, law = decided
                 if self._limits is not None:
                     places, scores, law = self._limit_rows(names, rows, places, scores, law)
                 self._decisions += len(points)

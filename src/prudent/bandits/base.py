@@ -435,10 +435,13 @@ class Bandit(SavedBandit):
                     raise
 
     @contextmanager
-    def _all_or_none(self, contexts: FloatArray) -> Iterator[None]:
-        """Put back what has faded if the belief refuses contexts [T,D] or [D] in the block."""
-        drift = self._drift
-        if drift is None or not self._belief.may_refuse(contexts):
+    def _all_or_none(self, contexts: FloatArray, *, deciding: bool = False) -> Iterator[None]:
+        """Put back what has faded if contexts [T,D] or [D] are refused in the block, where rewards are learned.
+
+        With ``deciding`` a decision is taken there.
+        """
+        drift, belief = self._drift, self._belief
+        if drift is None or not (belief.may_overflow(contexts) if deciding else belief.may_refuse(contexts)):
             yield
             return
         belief, tick = copy.deepcopy(self._belief), drift.tick

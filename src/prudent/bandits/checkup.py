@@ -10,6 +10,7 @@ Whether arms have different noise is Bartlett's test.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -92,15 +93,19 @@ def _features(
     called: Sequence[str | int] = range(dim) if features is None else [repr(name) for name in features]
     if not rewards >= 10 or not count > 0.0 or dim == int(intercept):
         return
-    square = np.diagonal(sums)[int(intercept) :] / count
-    centre = sums[0, 1:] / count if intercept else np.zeros_like(square)
-    spread = square - centre**2
-    still = spread <= 1e-12 * square
+    own = np.diagonal(sums)[int(intercept) :]
+    share = np.zeros_like(own)  # of the mean square that is the square of the mean
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # weights of clicks may be next to nothing
+        square = own / count
+        if intercept:
+            share = np.where(own > 0.0, sums[0, 1:] / (math.sqrt(count) * np.sqrt(own)), 1.0) ** 2
+        spread = square * (1.0 - share)
+    still = (own == 0.0) | (1.0 - share <= 1e-12)
     for i in np.flatnonzero(still)[:_SHOWN] if intercept else ():
-        always = f"feature {called[i]} is always {centre[i]:.4g}"
+        always = f"feature {called[i]} is always {sums[0, 1 + i] / count:.4g}"
         text = f"{always}: it tells nothing that the intercept does not. Leave it out."
         yield Finding("constant", text)
-    sds = np.sqrt(np.where(still, np.nan, spread))
+    sds = np.sqrt(np.where(still | ~(spread < math.inf), np.nan, spread))
     if not np.isfinite(sds).any():
         return
     most, least = int(np.nanargmax(sds)), int(np.nanargmin(sds))

@@ -340,14 +340,15 @@ class SharedLinearBandit(Bandit):
             features, names, labels = self._candidates(context, arms)
             top = whole_number(top, "top", maximum=len(names))
             self._check_floor(len(names))
-            self._move(time)
             t = self._decisions + 1
             settings = self._settings.at(t)
-            law: Any = self._belief.law(features, self._rows(names), settings, t)
-            if not math.isfinite(_total(law.mean)) or math.isnan(_total(law.sd)):  # sds may be infinite
-                message = "context has features for which scores would not be finite: scale the features"
-                raise DataError(message, code="too-large", argument="context")
-            uniform = law.uniform() is not None
+            with nullcontext() if self._drift is None else self._all_or_none(features, deciding=True):
+                self._move(time)
+                law: Any = self._belief.law(features, self._rows(names), settings, t)
+                uniform, spread = law.uniform() is not None, _total(law.sd)  # infinite while the noise is unknown
+                if not (math.isfinite(_total(law.mean)) and (spread < math.inf or (uniform and spread == math.inf))):
+                    message = "context has features for which scores would not be finite: scale the features"
+                    raise DataError(message, code="too-large", argument="context")
             if not uniform and settings.min_propensity > 0.0:
                 uniform = float(self._uniforms(1)[0]) < len(names) * settings.min_propensity
             if uniform:

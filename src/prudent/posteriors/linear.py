@@ -84,7 +84,12 @@ class LinearGaussianPosterior(Posterior):
 
     @classmethod
     def of_sums(
-        cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray, prior_mean: FloatArray | None = None
+        cls,
+        prior_precision: FloatArray,
+        noise_sd: float,
+        gram: FloatArray,
+        prior_mean: FloatArray | None = None,
+        solved: tuple[FloatArray, FloatArray] | None = None,
     ) -> Self:
         """Return the posterior with given sums.
 
@@ -98,6 +103,9 @@ class LinearGaussianPosterior(Posterior):
             Sums [2, D+1, D+1], which the posterior keeps without a copy.
         prior_mean : ndarray of float, optional
             Prior mean [D]. The default is zero.
+        solved : tuple of ndarray of float, optional
+            Root [D, D], whose transpose times itself is the inverse of the precision, and mean [D]. The default is to
+            solve them from the sums.
 
         Returns
         -------
@@ -106,6 +114,7 @@ class LinearGaussianPosterior(Posterior):
         """
         posterior = cls.from_prior(prior_precision, prior_mean, noise_sd)
         posterior.gram = gram
+        posterior._solved = solved
         return posterior
 
     @classmethod

@@ -176,7 +176,7 @@ class ArmBelief(Belief):
 
     def decide_rows(
         self, t: int, contexts: FloatArray, rows: IntArray, stream: Uniforms
-    ) -> tuple[IntArray, FloatArray | Callable[[], FloatArray], Law]:
+    ) -> tuple[IntArray, FloatArray | Callable[[], FloatArray], Law] | None:
         """Take decisions ``t`` and following in contexts [T, D], constant feature included.
 
         Parameters
@@ -192,10 +192,16 @@ class ArmBelief(Belief):
 
         Returns
         -------
-        tuple
-            Positions [T] of the chosen arms, their scores [T] or a function that returns them, and the law.
+        tuple or None
+            Positions [T] of the chosen arms, their scores [T] or a function that returns them, and the law; None if
+            a score would not be finite.
         """
         rule = self.rule
+        if self.may_overflow(contexts):  # before anything changes
+            values = moments_of(self.table, contexts, rows).values
+            known = self.table.pool[col.NOISE] > 0.0  # else sds are infinite
+            if not np.isfinite(values if known else values[0]).all():
+                return None
         choices, moments, scale, among = decide_rows(self.table, rule, t, contexts, rows, stream)
         law = NormalRows(moments, scale, among, self._score_rule)
         return choices.places, partial(law.scores, rule, choices), law
@@ -262,9 +268,9 @@ class ArmBelief(Belief):
             message = "context has features that cannot be told apart in double precision: scale them"
             raise DataError(message, code="too-large", argument="context")
 
-    def may_refuse(self, contexts: FloatArray) -> bool:
-        """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
-        least = np.diagonal(self.priors, axis1=1, axis2=2).min()
+    def may_overflow(self, contexts: FloatArray) -> bool:
+        """Return whether scores may not be finite; see ``Belief.may_overflow``. Such contexts are checked to learn."""
+        least = np.diagonal(self.table.prior, axis1=1, axis2=2).min() * self.table.pool[col.GAIN]
         return bool(contexts.size) and float(np.abs(contexts).max()) ** 2 > WIDE * float(least)
 
     def _fields(self) -> tuple[Any, ...]:

@@ -92,6 +92,21 @@ class Belief(ABC):
         bool
             False if it cannot.
         """
+        return self.may_overflow(contexts)
+
+    def may_overflow(self, contexts: FloatArray) -> bool:
+        """Return whether a decision in finite contexts may be refused, because scores would not be finite.
+
+        Parameters
+        ----------
+        contexts : ndarray of float, [T, D]
+            Contexts.
+
+        Returns
+        -------
+        bool
+            False if it cannot.
+        """
         return False
 
     @abstractmethod

@@ -48,7 +48,7 @@ from ...posteriors.glm import LogisticPosterior, PoissonPosterior
 from ...posteriors.linear import LinearGaussianPosterior
 from ..kernels import layout as col
 from ..kernels.layout import Arms
-from ..kernels.step import wide
+from ..kernels.step import WIDE, wide
 from .arms import ArmBelief
 from .base import POSTERIORS, all_usable, require_state
 
@@ -377,7 +377,8 @@ class GlmArms(ArmBelief):
         arms = self.table
         which = arms.marks[row, col.WHICH]
         prior, start = arms.prior[which].copy(), arms.start[which].copy()
-        return POSTERIORS[self.reward_kind].of_sums(prior, 1.0, arms.gram[row].copy(), start)
+        solved = arms.root[row].copy(), arms.mean[row].copy()  # what decisions are taken from
+        return POSTERIORS[self.reward_kind].of_sums(prior, 1.0, arms.gram[row].copy(), start, solved)
 
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
@@ -472,6 +473,15 @@ def _careful_root(precision: FloatArray) -> FloatArray:
 
 
 @kernel
+def _is_wide(prior: FloatArray, sums: FloatArray, context: FloatArray) -> bool:
+    """Return whether a context [D], or the sums of what was learned before, may drown the prior precision [D,D]."""
+    found = 0
+    for i in range(context.shape[0]):
+        found += sums[i, i] > WIDE * prior[i, i]
+    return found > 0 or wide(prior, 1.0, context)
+
+
+@kernel
 def _learn_rows(
     link: int,
     roots: FloatArray,
@@ -486,7 +496,7 @@ def _learn_rows(
 ) -> int:
     """Learn the rewards from ``first`` on; return the place of one that cannot be learned, or ``last``.
 
-    With ``narrow``, return -1 before a context that is `wide`.
+    With ``narrow``, return -1 before a context that is `wide`, and for an arm that has learned from one.
     """
     arms = Arms(*arms_fields)
     gram, root, mean = arms.gram, arms.root, arms.mean
@@ -495,7 +505,7 @@ def _learn_rows(
     for t in range(first, last):
         arm, reward = places[t], rewards[t]
         own = roots[marks[arm, col.WHICH]]
-        if narrow and wide(arms.prior[marks[arm, col.WHICH]], 1.0, contexts[t]):
+        if narrow and _is_wide(arms.prior[marks[arm, col.WHICH]], gram[arm, 0], contexts[t]):
             return -1
         if not learn_reward(link, own, gram[arm], root[arm], mean[arm], contexts[t], reward, weights[t], scratch):
             return t

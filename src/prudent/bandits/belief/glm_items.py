@@ -52,6 +52,10 @@ class GlmItems(ItemBelief):
         """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
         return self.arm.may_refuse(contexts)
 
+    def may_overflow(self, contexts: FloatArray) -> bool:
+        """Return whether scores may not be finite; see ``Belief.may_overflow``."""
+        return self.arm.may_overflow(contexts)
+
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by the exact Laplace posterior of a log; see ``Belief.fit``."""
         self.arm.fit(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)

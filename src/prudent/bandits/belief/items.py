@@ -282,8 +282,8 @@ class GaussianItems(ItemBelief):
                 message = "context has features that cannot be told apart in double precision: scale them"
                 raise DataError(message, code="too-large", argument="context")
 
-    def may_refuse(self, contexts: FloatArray) -> bool:
-        """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
+    def may_overflow(self, contexts: FloatArray) -> bool:
+        """Return whether scores may not be finite; see ``Belief.may_overflow``. Such contexts are checked to learn."""
         largest = _most(np.abs(contexts), axis=None) if contexts.size else 0.0
         if self._item_means.size:
             largest = max(largest, _most(np.abs(self._item_means), axis=None))

@@ -50,6 +50,7 @@ _NEGLIGIBLE = 1e-16  # a difference that needs no further look
 _SHARE = 0.3  # of the range of an arm: the widest panel that may meet it
 _MOST_PANELS = 2000
 _SHARPEST = 1e-3  # sd of the sharpest arm over the distance of arms, for all chances at once
+_SHARPEST_STUDENT = 1e-5  # the same for Student's t, whose panels do not miss a step
 
 
 # Nodes, and weights of the 15-point Kronrod and of the 7-point Gauss rule, which has every other node
@@ -436,7 +437,15 @@ def _every_chance(
             for i in range(arms):
                 shape[0, i], shape[1, i] = means[t, i] - means[t, 0], sds[t, i]
                 shape[6, i] = 1.0 / sds[t, i] if shape[4, i] > 0.0 else 1.0 / (sds[t, i] * law.step)
-            _joint_chances(shape, law, out[t])
+            if freedom[0] == 0.0 or least > _SHARPEST_STUDENT * widest:
+                _joint_chances(shape, law, out[t], -1)
+            else:  # each seen from its own mean, where it is as sharp as its sd
+                own = np.empty(arms)
+                for i in range(arms):
+                    for j in range(arms):
+                        shape[0, j] = means[t, j] - means[t, i]
+                    _joint_chances(shape, law, own, i)
+                    out[t, i] = own[i]
         else:
             for i in range(arms):
                 out[t, i] = _one_chance(means[t], sds[t], i, law)
@@ -448,8 +457,11 @@ def _every_chance(
 
 
 @kernel
-def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray) -> None:
-    """Write the chances of all arms, of which ``shape`` [7,k] holds the laws, see ``_every_chance``."""
+def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray, only: int) -> None:
+    """Write the chances of all arms, of which ``shape`` [7,k] holds the laws, see ``_every_chance``.
+
+    With ``only`` >= 0 the chance of that arm is right, whatever the others are.
+    """
     arms = shape.shape[1]
     left, right = -math.inf, -math.inf
     for i in range(arms):
@@ -490,7 +502,8 @@ def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray) -> None:
             vague = False
             for i in range(arms):
                 gap, area = half * abs(fine[i] - coarse[i]), half * fine[i]
-                vague = vague or (gap > _NEGLIGIBLE and gap * gap > _JOINT_TOLERANCE * area)
+                sharp = gap > _NEGLIGIBLE and gap * gap > _JOINT_TOLERANCE * area
+                vague = vague or (sharp and (only < 0 or only == i))
             if not (vague and more):
                 for i in range(arms):
                     out[i] += half * fine[i]
