@@ -7,6 +7,7 @@ end with a zero byte. So no port is open and no package is needed.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -23,16 +24,16 @@ class Page:
 
     def __init__(self, folder):
         down, up = os.pipe(), os.pipe()
+        theirs = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (down[0], up[1])]  # 3 and 4 may be ours
         call = [find_browser(), *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]
-        # Chromium wants the files 3 and 4, which the shell gives it
-        script = f'exec "$@" 3<&{down[0]} 4>&{up[1]} {down[0]}<&- {up[1]}>&-'
+        script = f'exec "$@" 3<&{theirs[0]} 4>&{theirs[1]}'  # Chromium wants the files 3 and 4: the shell gives them
         self._browser = subprocess.Popen(
-            ["bash", "-c", script, "bash", *call], pass_fds=(down[0], up[1]), stderr=subprocess.DEVNULL
+            ["bash", "-c", script, "bash", *call], pass_fds=theirs, stderr=subprocess.DEVNULL
         )
-        os.close(down[0])
-        os.close(up[1])
+        for each in (down[0], up[1], *theirs):
+            os.close(each)
         self._write, self._read, self._rest = down[1], up[0], b""
-        self._number, self._session, self.console, self.answer = 0, None, [], ""
+        self._number, self._loads, self._session, self.console, self.answer = 0, 0, None, [], ""
         pages = [one for one in self.call("Target.getTargets")["targetInfos"] if one["type"] == "page"]
         target = pages[0]["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -84,6 +85,8 @@ class Page:
             if event == "Page.javascriptDialogOpening":
                 accepted = {"accept": self.answer is not None, "promptText": self.answer or ""}
                 self._send("Page.handleJavaScriptDialog", accepted)
+            elif event == "Page.loadEventFired":
+                self._loads += 1
             elif event == "Runtime.exceptionThrown":
                 self.console.append(about["exceptionDetails"]["text"])
             elif event == "Log.entryAdded" and about["entry"]["level"] == "error":
@@ -92,8 +95,12 @@ class Page:
     # -- what a person does --------------------------------------------------------------------------------
 
     def go(self, address):
-        """Open an address."""
+        """Open an address, and wait until it is loaded."""
+        before = self._loads
         self.call("Page.navigate", url=address)
+        while self._loads == before:
+            self.see("0")
+            time.sleep(0.02)
 
     def see(self, script):
         """Return the value of an expression on the page; a promise is waited for."""

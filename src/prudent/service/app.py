@@ -68,7 +68,7 @@ class Service:
     def __init__(self, slots: Slots, keys: Keys, limits: Limits) -> None:
         self.slots, self.keys, self.limits = slots, keys, limits
         self.metrics = Metrics()
-        self.requests = Requests(keys, self.metrics, limits.body)
+        self.requests = Requests(keys, self.metrics, slots, limits.body)
         self.ready: BaseException | None = ServiceError("the server is starting", code="starting")
         self._tasks: list[asyncio.Task[None]] = []
         self._read_decide, self._read_decides = reader(DecideBody), reader(DecideBatch)
@@ -339,7 +339,7 @@ class Service:
     async def page(self, request: Request) -> Any:
         """Return the web page and its files."""
         name = request.path_params.get("file", "index.html")
-        kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+        kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
         if name not in _FILES:
             raise ServiceError(f"there is no file {name[:60]!r}", code="unknown-path")
         response = Response(_FILES[name], media_type=kinds[name.rpartition(".")[2]])
@@ -351,7 +351,7 @@ class Service:
 
 def _read_files() -> dict[str, bytes]:
     folder = files("prudent.service") / "page"
-    names = ("index.html", "page.css", "page.js", "experiment.js")
+    names = ("index.html", "page.css", "page.js", "experiment.js", "icon.svg")
     return {name: (folder / name).read_bytes() for name in names}
 
 
@@ -435,9 +435,11 @@ class _Path:
 
     def __init__(self, requests: Requests, methods: dict[str, Endpoint]) -> None:
         self._methods = methods | ({"HEAD": methods["GET"]} if "GET" in methods else {})
-        self._wrong = Endpoint(requests, None, _no_method, "wrong method", ", ".join(methods))
+        self._wrong = Endpoint(requests, None, _no_method, "wrong method")
+        self._allowed = tuple(methods)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["allowed"] = self._allowed
         await self._methods.get(scope["method"], self._wrong)(scope, receive, send)
 
 
@@ -452,5 +454,6 @@ async def _no_path(request: Request) -> Any:
 
 
 async def _no_method(request: Request) -> Any:
-    text = f"{request.method[:20]} is not a method of {request.url.path[:100]}"
-    raise ServiceError(text, code="wrong-method", value=request.method[:20])
+    method, allowed = request.method[:20], request.scope["allowed"]
+    text = f"{method} is not a method of {request.url.path[:100]}; use {' or '.join(allowed)}"
+    raise ServiceError(text, code="wrong-method", value=method, expected=list(allowed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
@@ -9,6 +10,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from ..errors import PrudentError
 from .auth import Caller, Keys
 from .metrics import Metrics
 from .problems import ServiceError, problem_bytes
+from .slots import Slots
 
 Work = Callable[[Request], Awaitable[Any]]
 _LOG = logging.getLogger("prudent.serve")
@@ -27,6 +30,7 @@ _LOCAL = (b"127.0.0.1", b"localhost", b"[::1]")
 _ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", b"application/problem+json")
+_PAUSE = 0.25  # seconds between searches for slots that are not known
 _encode = msgspec.json.encode
 
 
@@ -39,13 +43,17 @@ class Requests:
         The keys of callers.
     metrics : Metrics
         Where they are counted.
+    slots : Slots
+        The slots of the server.
     largest : int
         Bytes of a body, at most.
     """
 
-    def __init__(self, keys: Keys, metrics: Metrics, largest: int) -> None:
-        self.keys, self.metrics, self._largest = keys, metrics, largest
+    def __init__(self, keys: Keys, metrics: Metrics, slots: Slots, largest: int) -> None:
+        self.keys, self.metrics, self.slots, self._largest = keys, metrics, slots, largest
         self._name, self._count = secrets.token_hex(5), itertools.count(1)
+        self._search: asyncio.Task[None] | None = None
+        self._searched = 0.0
 
     def name(self, headers: dict[bytes, bytes]) -> bytes:
         """Return the id of a request: the one that it has, or a new one."""
@@ -53,6 +61,17 @@ class Requests:
         if given is not None and _ID.fullmatch(given):
             return given
         return f"{self._name}{next(self._count):x}".encode()
+
+    async def search(self) -> None:
+        """Read the registry now, for a slot that is not known: another server may just have made it.
+
+        Requests that ask meanwhile wait for the same look, and there is one every quarter of a second at most.
+        """
+        if self._search is None or (self._search.done() and time.monotonic() - self._searched > _PAUSE):
+            self._searched = time.monotonic()
+            self._search = asyncio.create_task(asyncio.to_thread(self.slots.refresh))
+        with suppress(PrudentError, OSError):  # readiness says so
+            await asyncio.shield(self._search)
 
     async def body(self, request: Request) -> bytes:
         """Return the body of a request, if it is not too large."""
@@ -89,12 +108,10 @@ class Endpoint:
         Returns a response, or what its body holds, for a request.
     path : str
         Path in metrics and logs.
-    allow : str, default=""
-        Methods of the path, for the answer that the method is another.
     """
 
-    def __init__(self, requests: Requests, role: str | None, work: Work, path: str, allow: str = "") -> None:
-        self._requests, self._role, self._work, self._path, self._allow = requests, role, work, path, allow
+    def __init__(self, requests: Requests, role: str | None, work: Work, path: str) -> None:
+        self._requests, self._role, self._work, self._path = requests, role, work, path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -110,6 +127,9 @@ class Endpoint:
                 scope["caller"] = shared.keys.caller(headers.get(b"authorization"), self._role)
                 if shared.keys.open:
                     _require_here(headers)
+                slot = scope["path_params"].get("slot")
+                if slot is not None and slot not in shared.slots.rows:
+                    await shared.search()
             found = await self._work(Request(scope, receive))
             if isinstance(found, Response):
                 response, status = found, found.status_code
@@ -122,7 +142,7 @@ class Endpoint:
         except Exception as failure:
             error = failure
             status, body = problem_bytes(failure, name.decode())
-            sent += [_PROBLEM, *self._more_headers(status, failure)]
+            sent += [_PROBLEM, *_more_headers(status, failure)]
         elapsed = time.perf_counter() - began
         shared.metrics.answered(self._path, status, elapsed)
         level = logging.ERROR if status == 500 else logging.WARNING if status == 503 else logging.INFO
@@ -136,14 +156,6 @@ class Endpoint:
         sent.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": sent})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-
-    def _more_headers(self, status: int, error: BaseException) -> list[tuple[bytes, bytes]]:
-        if status == 401:
-            return [(b"www-authenticate", b"Bearer")]
-        if status in (429, 503):
-            fields = error.fields if isinstance(error, PrudentError) else {}
-            return [(b"retry-after", str(fields.get("retry_after", 1)).encode())]
-        return [(b"allow", self._allow.encode())] if status == 405 else []
 
     def _line(self, scope: Scope, name: bytes, status: int, elapsed: float, error: BaseException | None) -> str:
         """Return a line of the log, without keys and bodies."""
@@ -163,6 +175,16 @@ class Endpoint:
             if status == 503:
                 record["error"] = str(error)[:500]
         return json.dumps(record)
+
+
+def _more_headers(status: int, error: BaseException) -> list[tuple[bytes, bytes]]:
+    """Return the headers that a status asks for."""
+    fields = error.fields if isinstance(error, PrudentError) else {}
+    if status == 401:
+        return [(b"www-authenticate", b"Bearer")]
+    if status in (429, 503):
+        return [(b"retry-after", str(fields.get("retry_after", 1)).encode())]
+    return [(b"allow", ", ".join(fields["expected"]).encode())] if status == 405 else []
 
 
 def _require_here(headers: dict[bytes, bytes]) -> None:
