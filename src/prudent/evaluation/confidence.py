@@ -301,7 +301,8 @@ class ConfidenceSequence:
         total, square = a - b * m, aa - 2.0 * m * ab + m * m * bb
         if self._relative:
             return Sums(total, square, -0.5 * self._weight - m, 0.5 * self._weight - m)
-        return Sums(total, square, -self._weight * m, self._weight * (1.0 - m))
+        count = self.count if self._weight == 1.0 else None  # chords of weighted rewards are of no use
+        return Sums(total, square, -self._weight * m, self._weight * (1.0 - m), count)
 
     def _variance(self) -> FloatArray:
         n, total, square = self._sums[0], self._sums[1], self._sums[4]
@@ -545,7 +546,7 @@ def _bernstein(
         count, a, b = every[part], a_all[part], b_all[part]
 
         def sums(m: FloatArray, count: FloatArray = count, a: FloatArray = a, b: FloatArray = b) -> Sums:
-            return Sums(a - count * m, b - 2.0 * m * a + count * m * m, -m, 1.0 - m)
+            return Sums(a - count * m, b - 2.0 * m * a + count * m * m, -m, 1.0 - m, count)
 
         limits[:, part] = limits_of_sums(sums, a / count, 0.0, 1.0, 1.0, confidence, planned)
     return limits.reshape(2, *first.shape)

@@ -16,7 +16,7 @@ set of their differences u - v.
     distribution: right asymptotically (Waudby-Smith and others, 2024), and by simulation also early.
 
 ``bernstein``
-    The empirical Bernstein bets of ``prudent.evaluation.confidence_sequences`` on y = x - u for the first arm and on
+    The bets of ``prudent.evaluation.confidence_sequences`` on y = x - u for the first arm and on
     v - x for the second, J sizes each. The mixture has half its weight on bets of equal size and half on all pairs of
     sizes. The product of both capitals is bounded from below over each interval between neighbouring candidates, where
     the one capital falls and the other rises, so the grid loses a little width and no confidence.
@@ -31,7 +31,7 @@ import numpy as np
 from .._support.checks import one_of, open_probability
 from ..types import ArrayLike, FloatArray
 from .confidence import bounded_number, checked_range, in_unit, planned_of, require_inside, reward_array
-from .confidence_sequences import Sums, bet_sizes, log_capital
+from .confidence_sequences import Sums, bet_sizes, log_capitals
 
 KINDS = ("bernstein", "normal")
 _TOGETHER = 0.8  # k: how much the bets are against each other
@@ -211,15 +211,17 @@ def _lower(better: FloatArray, worse: FloatArray, confidence: float, planned: in
     up = np.maximum.accumulate(up[:, ::-1], axis=1)[:, ::-1]
     down = np.maximum.accumulate(down, axis=1)
 
+    column = weights[:, np.newaxis]
+    one, two = np.logaddexp.reduce(up + column, axis=0), np.logaddexp.reduce(down + column, axis=0)
+
     def refuted(d: float) -> bool:
         """Return whether all pairs with the difference d have a capital of 1/delta."""
         # v between two candidates: the first bounds the capital against v, and the next one above v + d that against u
         v, top = points[:-1], points[1:] + d
-        inside = (top >= 0.0) & (v + d <= 1.0)  # pairs of which some are in the range
-        place = np.searchsorted(points, top[inside])
-        ends = np.minimum(place, points.size - 1)
-        k = np.flatnonzero(inside)
-        return bool((pair_capital(up[:, ends], down[:, k], weights) >= goal).all())
+        k = np.flatnonzero((top >= 0.0) & (v + d <= 1.0))  # pairs of which some are in the range
+        ends = np.minimum(np.searchsorted(points, top[k]), points.size - 1)
+        left = one[ends] + two[k] < goal + math.log(2.0)  # the bets of all pairs of sizes do not suffice
+        return bool((pair_capital(up[:, ends[left]], down[:, k[left]], weights) >= goal).all())
 
     estimate = float(better[1] / better[0] - worse[1] / worse[0])
     if not refuted(-1.0):
@@ -244,9 +246,7 @@ def _candidates(better: FloatArray, worse: FloatArray) -> FloatArray:
 def bet_capitals(sums: FloatArray, m: FloatArray, bets: FloatArray, sign: float) -> FloatArray:
     """Return the logarithms of the capitals [J, P] of single bets against candidates [P], from sums [3] or [3, P]."""
     n, first, second = sums
-    found = Sums(first - n * m, second - 2.0 * m * first + n * m * m, -m, 1.0 - m)
-    alone = np.zeros(1)
-    return np.stack([log_capital(found, bets[j : j + 1], alone, sign) for j in range(bets.size)])
+    return log_capitals(Sums(first - n * m, second - 2.0 * m * first + n * m * m, -m, 1.0 - m, n), bets, sign)
 
 
 def pair_capital(up: FloatArray, down: FloatArray, weights: FloatArray) -> FloatArray:

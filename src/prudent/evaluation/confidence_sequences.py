@@ -9,11 +9,17 @@ and a bound y_i(m) >= -D. A player who bets the share lambda < 1/D of a capital 
     prod (1 + lambda y_i(m))  >=  K(m) = exp( lambda sum y_i(m) - psi(lambda) sum y_i(m)^2 ),
     psi(lambda) = ( -log(1 - lambda D) - lambda D ) / D^2
 
-(Fan, Grama and Liu, 2015: log(1 + x) >= x - x^2 psi for x >= -lambda D). At m = mu the product is a non-negative
-martingale, and so is a mixture over several lambda. By Ville's inequality such a mixture ever reaches 1/delta with
-probability at most delta. The product falls as m rises, so every m below one with K(m) >= 1/delta is refuted too: **the
-lower limit is the largest such m below the estimate**. The upper limit is the same for -y. With delta =
-(1 - confidence) / 2 on each side the interval holds for every n, also if n depends on the data.
+(Fan, Grama and Liu, 2015: log(1 + x) >= x - x^2 psi for x >= -lambda D). If y_i(m) <= E is known too, the concave
+logarithm is above its chord, and the product is also at least
+
+    exp( ( (n E - sum y_i(m)) log(1 - lambda D) + (n D + sum y_i(m)) log(1 + lambda E) ) / (D + E) ),
+
+which is the product itself for rewards that are 0 or 1. The larger of both bounds is taken for every lambda, where the
+number of rows n is given. At m = mu the product is a non-negative martingale, and so is a mixture over several lambda.
+By Ville's inequality such a mixture ever reaches 1/delta with probability at most delta. The product falls as m rises,
+so every m below one with K(m) >= 1/delta is refuted too: **the lower limit is the largest such m below the estimate**.
+The upper limit is the same for -y. With delta = (1 - confidence) / 2 on each side the interval holds for every n, also
+if n depends on the data.
 
 K depends on the rows through sums of a, b and their products alone: one pass gives an interval, in any order of rows.
 If every row has a mean of its own, the interval is for the average of these means: prod (1 + lambda (mu_i - m)) <=
@@ -54,6 +60,7 @@ class Sums(NamedTuple):
     square: FloatArray  # [P] sum of y(m)^2
     least: FloatArray  # [P] lowest possible y(m)
     most: FloatArray  # [P] highest possible y(m)
+    count: FloatArray | float | None = None  # n, for the bound by chords
 
 
 def bet_sizes(confidence: float, planned: int | None) -> tuple[FloatArray, FloatArray]:
@@ -70,18 +77,29 @@ def bet_sizes(confidence: float, planned: int | None) -> tuple[FloatArray, Float
     return np.asarray(LARGEST_BET * 0.5 ** np.arange(number)), np.full(number, -math.log(number))
 
 
-def log_capital(found: Sums, bets: FloatArray, weights: FloatArray, sign: float) -> FloatArray:
-    """Return the logarithm of K [...] at the candidates of ``found`` [...]; ``sign`` is -1 for the bets on -y."""
-    bound = np.maximum(-found.least if sign > 0 else found.most, 0.0)
-    x = np.minimum(np.multiply.outer(bets, bound), LARGEST_BET)  # [J, ...]
+def log_capitals(found: Sums, bets: FloatArray, sign: float) -> FloatArray:
+    """Return the logarithms of K [J, ...] of single bets; ``sign`` is -1 for the bets on -y."""
+    least, most = (found.least, found.most) if sign > 0 else (-found.most, -found.least)
+    total = sign * found.total
+    x = np.minimum(np.multiply.outer(bets, np.maximum(-least, 0.0)), LARGEST_BET)  # [J, ...]
     # psi = (-log(1 - x) - x) / D^2 with x = lambda D; close to lambda^2 / 2 for small x
-    large = np.maximum(x, 1e-3)
+    large, lost = np.maximum(x, 1e-3), np.log1p(-x)
     series = 0.5 + x / 3.0 + x * (0.25 * x)
-    ratio = np.where(x > 1e-3, (-np.log1p(-large) - large) / (large * large), series)
+    ratio = np.where(x > 1e-3, (-lost - x) / (large * large), series)
     shape = (bets.size, *(1,) * (x.ndim - 1))
-    psi = ratio * (bets * bets).reshape(shape)
-    capital = sign * np.multiply.outer(bets, found.total) - psi * found.square + weights.reshape(shape)
-    return np.asarray(np.logaddexp.reduce(capital, axis=0))
+    capital = np.multiply.outer(bets, total) - ratio * (bets * bets).reshape(shape) * found.square
+    if found.count is not None:
+        won = np.log1p(np.multiply.outer(bets, most))
+        highs = (total - found.count * least) / (most - least)  # rows at the upper end with the same total
+        capital = np.maximum(capital, (found.count - highs) * lost + highs * won)
+    return np.asarray(capital)
+
+
+def log_capital(found: Sums, bets: FloatArray, weights: FloatArray, sign: float) -> FloatArray:
+    """Return the logarithm of the mixture of K [...] at the candidates of ``found`` [...]."""
+    capitals = log_capitals(found, bets, sign)
+    shape = (bets.size, *(1,) * (capitals.ndim - 1))
+    return np.asarray(np.logaddexp.reduce(capitals + weights.reshape(shape), axis=0))
 
 
 def limits_of_sums(

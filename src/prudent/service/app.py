@@ -7,8 +7,6 @@ import contextlib
 import itertools
 import json
 import logging
-import re
-import secrets
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,27 +16,26 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..bandits.decision import Decision
 from ..errors import DataError, ParameterError, PrudentError, PrudentWarning
-from .auth import Caller, Keys
+from .auth import Keys
 from .bodies import CopyBody, DecideBatch, DecideBody, RewardBatch, RewardBody, SlotSpec, reader
 from .experiment_routes import ExperimentRoutes
 from .metrics import Metrics
 from .openapi import openapi
-from .problems import ServiceError, problem_bytes, problem_of
+from .problems import ServiceError, problem_of
 from .registry import SlotRow
+from .requests import Endpoint, Requests
 from .slots import Slot, Slots, away
 from .summary import summary
 
 _LOG = logging.getLogger("prudent.serve")
 _JSON = "application/json"
-_PROBLEM = "application/problem+json"
-_LOCAL = (b"127.0.0.1", b"localhost", b"[::1]")
-_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _encode = msgspec.json.encode
 _LINES = 1000  # of an export that are read at a time
 _REFRESH = 1.0  # seconds between looks at the registry
@@ -71,7 +68,7 @@ class Service:
     def __init__(self, slots: Slots, keys: Keys, limits: Limits) -> None:
         self.slots, self.keys, self.limits = slots, keys, limits
         self.metrics = Metrics()
-        self._name, self._count = secrets.token_hex(5), itertools.count(1)  # ids of requests
+        self.requests = Requests(keys, self.metrics, slots, limits.body)
         self.ready: BaseException | None = ServiceError("the server is starting", code="starting")
         self._tasks: list[asyncio.Task[None]] = []
         self._read_decide, self._read_decides = reader(DecideBody), reader(DecideBatch)
@@ -127,92 +124,9 @@ class Service:
     def _measured(self, name: str, slot: Slot) -> None:
         self.slots.experiments.act(slot)
         lag, counts = slot.journal.lag, slot.journal.counts
-        self.metrics.child(self.metrics.lag, name).set(lag.entries)
-        self.metrics.child(self.metrics.lag_seconds, name).set(lag.seconds)
-        self.metrics.child(self.metrics.pending, name).set(max(0, counts["decisions"] - counts["rewards"]))
-        self.metrics.found(name, [finding.kind for finding in slot.journal.bandit.check()])
-
-    # -- one request ---------------------------------------------------------------------------------------
-
-    def endpoint(self, role: str | None, work: Callable[[Request], Awaitable[Any]], path: str) -> Any:
-        """Return an endpoint that checks the key, answers errors as problems, counts and logs."""
-        seconds = self.metrics.seconds.labels(path)
-
-        async def answer(request: Request) -> Response:
-            began = time.perf_counter()
-            headers = dict(request.scope["headers"])
-            given = headers.get(b"x-request-id", b"").decode("latin-1")
-            name = given if given and _ID.fullmatch(given) else f"{self._name}{next(self._count):x}"
-            caller: Caller | None = None
-            error: BaseException | None = None
-            try:
-                if role is not None:
-                    caller = self.keys.caller(headers.get(b"authorization"), role)
-                    if self.keys.open:
-                        _require_here(headers)
-                    request.state.caller = caller
-                found = await work(request)
-                response = found if isinstance(found, Response) else Response(_encode(found), 200, media_type=_JSON)
-            except ClientDisconnect:
-                response = Response(status_code=499)  # nobody reads it
-            except Exception as failure:
-                error = failure
-                status, body = problem_bytes(failure, name)
-                response = Response(body, status, media_type=_PROBLEM)
-                if status == 401:
-                    response.headers["www-authenticate"] = "Bearer"
-                if status in (429, 503):
-                    fields = failure.fields if isinstance(failure, PrudentError) else {}
-                    response.headers["retry-after"] = str(fields.get("retry_after", 1))
-            response.headers["x-request-id"] = name
-            elapsed = time.perf_counter() - began
-            seconds.observe(elapsed)
-            self.metrics.child(self.metrics.requests, path, str(response.status_code)).inc()
-            self._log(request, path, name, caller, response.status_code, elapsed, error)
-            if error is not None:
-                error.__traceback__ = None  # the same error may be the answer to many requests
-            return response
-
-        return answer
-
-    def _log(
-        self, request: Request, path: str, name: str, caller: Caller | None, status: int, elapsed: float,
-        error: BaseException | None,
-    ) -> None:  # fmt: skip
-        level = logging.ERROR if status == 500 else logging.WARNING if status == 503 else logging.INFO
-        if not _LOG.isEnabledFor(level):
-            return
-        record = {
-            "time": round(time.time(), 3),
-            "request": name,
-            "method": request.method,
-            "path": path,
-            "slot": request.path_params.get("slot", "")[:64] or None,
-            "key": None if caller is None else caller.name,
-            "status": status,
-            "ms": round(1000.0 * elapsed, 3),
-        }
-        if error is not None:
-            record["code"] = getattr(error, "code", type(error).__name__)
-            if status == 503:
-                record["error"] = str(error)[:500]
-        _LOG.log(level, json.dumps(record), exc_info=error if status == 500 else None)
-
-    async def body(self, request: Request) -> bytes:
-        """Return the body of a request, if it is not too large."""
-        most, chunks, size, more = self.limits.body, [], 0, True
-        while more and size <= most:
-            message = await request.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunk = message.get("body", b"")
-            chunks.append(chunk)
-            size += len(chunk)
-            more = message.get("more_body", False)
-        if size > most:
-            text = f"the body is larger than {most} bytes"
-            raise ServiceError(text, code="body-too-large", expected=most)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        pending = max(0, counts["decisions"] - counts["rewards"])
+        kinds = [finding.kind for finding in slot.journal.bandit.check()]
+        self.metrics.measured(name, lag.entries, lag.seconds, pending, kinds)
 
     # -- decisions and rewards -----------------------------------------------------------------------------
 
@@ -259,7 +173,7 @@ class Service:
 
     async def decide(self, request: Request) -> Any:
         """Decide for one request."""
-        body: DecideBody = self._read_decide(await self.body(request))
+        body: DecideBody = self._read_decide(await self.requests.body(request))
         (answer,) = await self._decided(request, [body])
         if isinstance(answer, BaseException):
             raise answer
@@ -267,7 +181,7 @@ class Service:
 
     async def decide_batch(self, request: Request) -> Any:
         """Decide for several requests, each of which has an answer of its own."""
-        bodies = self._read_decides(await self.body(request)).requests
+        bodies = self._read_decides(await self.requests.body(request)).requests
         self._require_batch(len(bodies), "requests")
         return {"decisions": [_or_problem(one) for one in await self._decided(request, bodies)]}
 
@@ -287,14 +201,14 @@ class Service:
 
     async def reward(self, request: Request) -> Any:
         """Take one reward."""
-        (status,) = await self._rewarded(request, [self._read_reward(await self.body(request))])
+        (status,) = await self._rewarded(request, [self._read_reward(await self.requests.body(request))])
         if isinstance(status, BaseException):
             raise status
         return {"status": status}
 
     async def reward_batch(self, request: Request) -> Any:
         """Take several rewards, each of which has an answer of its own."""
-        bodies = self._read_rewards(await self.body(request)).rewards
+        bodies = self._read_rewards(await self.requests.body(request)).rewards
         self._require_batch(len(bodies), "rewards")
         found = await self._rewarded(request, bodies)
         return {"answers": [{"status": one} if isinstance(one, str) else _or_problem(one) for one in found]}
@@ -305,7 +219,7 @@ class Service:
         found: list[str | BaseException] = await slot.submit("reward", [(b.id, b.reward, b.metric) for b in bodies])
         for one in found:
             status = one if isinstance(one, str) else getattr(one, "code", "error")
-            self.metrics.child(self.metrics.rewards, slot.row.name, status).inc()
+            self.metrics.rewarded(slot.row.name, status)
         return found
 
     def _require_batch(self, size: int, argument: str) -> None:
@@ -317,7 +231,7 @@ class Service:
 
     async def put_slot(self, request: Request) -> Any:
         """Create or change a slot."""
-        spec = self._read_spec(await self.body(request))
+        spec = self._read_spec(await self.requests.body(request))
         row, new = await asyncio.to_thread(self.slots.put, request.path_params["slot"], spec)
         return Response(_encode(self.slots.describe(row)), 201 if new else 200, media_type=_JSON)
 
@@ -340,7 +254,7 @@ class Service:
 
     async def copy_slot(self, request: Request) -> Any:
         """Copy what a slot has learned to a new one."""
-        body = self._read_copy(await self.body(request))
+        body = self._read_copy(await self.requests.body(request))
         row = await asyncio.to_thread(self.slots.copy, request.path_params["slot"], body.to)
         return Response(_encode(self.slots.describe(row)), 201, media_type=_JSON)
 
@@ -425,7 +339,7 @@ class Service:
     async def page(self, request: Request) -> Any:
         """Return the web page and its files."""
         name = request.path_params.get("file", "index.html")
-        kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+        kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
         if name not in _FILES:
             raise ServiceError(f"there is no file {name[:60]!r}", code="unknown-path")
         response = Response(_FILES[name], media_type=kinds[name.rpartition(".")[2]])
@@ -437,7 +351,7 @@ class Service:
 
 def _read_files() -> dict[str, bytes]:
     folder = files("prudent.service") / "page"
-    names = ("index.html", "page.css", "page.js", "experiment.js")
+    names = ("index.html", "page.css", "page.js", "experiment.js", "icon.svg")
     return {name: (folder / name).read_bytes() for name in names}
 
 
@@ -448,20 +362,7 @@ def _or_problem(found: Any) -> Any:
     return {"error": problem_of(found, "")} if isinstance(found, BaseException) else found
 
 
-def _require_here(headers: dict[bytes, bytes]) -> None:
-    """Raise unless a request without a key comes from a program of this machine, and not from a page of another site.
-
-    A browser tells the name that it asked for, and the site of the page that asks.
-    """
-    given = headers.get(b"host", b"")
-    host = given.rpartition(b":")[0] or given
-    if host not in _LOCAL or headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
-        shown = host[:60].decode("latin-1")
-        text = f"this server has no keys: it answers requests to 127.0.0.1 or localhost only, got {shown!r}"
-        raise ServiceError(text, code="wrong-host", value=shown)
-
-
-def application(slots: Slots, keys: Keys, limits: Limits | None = None) -> Starlette:
+def application(slots: Slots, keys: Keys, limits: Limits | None = None) -> Application:
     """Return the ASGI application of a server."""
     service = Service(slots, keys, limits or Limits())
     one = "/v1/slots/{slot}"
@@ -487,36 +388,72 @@ def application(slots: Slots, keys: Keys, limits: Limits | None = None) -> Starl
         ("GET", f"{one}/export", "admin", service.export),
         ("GET", "/", None, service.page),
         ("GET", "/page/{file}", None, service.page),
-        *ExperimentRoutes(slots.find, slots.experiments, service.body, slots.refresh).table(),
+        *ExperimentRoutes(slots.find, slots.experiments, service.requests.body, slots.refresh).table(),
     ]
-    by_path: dict[str, dict[str, Any]] = {}
+    by_path: dict[str, dict[str, Endpoint]] = {}
     for method, path, role, work in table:
-        by_path.setdefault(path, {})[method] = service.endpoint(role, work, path)
+        by_path.setdefault(path, {})[method] = Endpoint(service.requests, role, work, path)
+    paths = {path: _Path(service.requests, methods) for path, methods in by_path.items()}
+    others = Endpoint(service.requests, None, _no_path, "unknown")
+    routes = [_route(path, app) for path, app in (*paths.items(), ("/{path:path}", others))]
+    hot = {verb: by_path[f"{one}/{verb}"]["POST"] for verb in ("decide", "reward")}
+    return Application(Starlette(routes=routes, lifespan=service.life), hot)
 
-    async def other(request: Request) -> Any:
-        raise ServiceError(f"there is no path {request.url.path[:100]!r}", code="unknown-path")
 
-    async def wrong(request: Request) -> Any:
-        text = f"{request.method[:20]} is not a method of {request.url.path[:100]}"
-        raise ServiceError(text, code="wrong-method", value=request.method[:20])
+class Application:
+    """The ASGI application of a server.
 
-    not_allowed = service.endpoint(None, wrong, "wrong method")
+    Decisions and rewards are nearly all requests. They are found by the parts of their path and answered at once; the
+    rest goes through the middleware and the routes of Starlette.
 
-    def route(path: str, methods: dict[str, Any]) -> Route:
-        async def dispatch(request: Request) -> Response:
-            method = "GET" if request.method == "HEAD" else request.method
-            response: Response = await methods.get(method, not_allowed)(request)
-            if response.status_code == 405:
-                response.headers["allow"] = ", ".join(methods)
-            return response
+    Parameters
+    ----------
+    starlette : Starlette
+        What answers the rest, and opens and closes the slots.
+    hot : dict of str to Endpoint
+        Endpoints of ``POST /v1/slots/{slot}/VERB``, by verb.
+    """
 
-        found = Route(path, dispatch)
-        found.methods = None  # all of them: what is not allowed is answered as a problem
-        return found
+    def __init__(self, starlette: Starlette, hot: dict[str, Endpoint]) -> None:
+        self._starlette, self._hot = starlette, hot
 
-    routes = [route(path, methods) for path, methods in by_path.items()]
-    rest = Route("/{path:path}", service.endpoint(None, other, "unknown"))
-    rest.methods = None
-    app = Starlette(routes=[*routes, rest], lifespan=service.life)
-    app.state.service = service
-    return app
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or begin and end the life of the server."""
+        if scope["type"] == "http" and scope["method"] == "POST":
+            parts = scope["path"].split("/")
+            if len(parts) == 5 and parts[3] and parts[1] == "v1" and parts[2] == "slots":
+                endpoint = self._hot.get(parts[4])
+                if endpoint is not None:
+                    scope["path_params"] = {"slot": parts[3]}
+                    await endpoint(scope, receive, send)
+                    return
+        await self._starlette(scope, receive, send)
+
+
+class _Path:
+    """The endpoints of one path, by method."""
+
+    def __init__(self, requests: Requests, methods: dict[str, Endpoint]) -> None:
+        self._methods = methods | ({"HEAD": methods["GET"]} if "GET" in methods else {})
+        self._wrong = Endpoint(requests, None, _no_method, "wrong method")
+        self._allowed = tuple(methods)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["allowed"] = self._allowed
+        await self._methods.get(scope["method"], self._wrong)(scope, receive, send)
+
+
+def _route(path: str, app: ASGIApp) -> Route:
+    found = Route(path, app)
+    found.methods = None  # all of them: what is not allowed is answered as a problem
+    return found
+
+
+async def _no_path(request: Request) -> Any:
+    raise ServiceError(f"there is no path {request.url.path[:100]!r}", code="unknown-path")
+
+
+async def _no_method(request: Request) -> Any:
+    method, allowed = request.method[:20], request.scope["allowed"]
+    text = f"{method} is not a method of {request.url.path[:100]}; use {' or '.join(allowed)}"
+    raise ServiceError(text, code="wrong-method", value=method, expected=list(allowed))

@@ -129,7 +129,7 @@ class CopyBody(Struct, forbid_unknown_fields=True):
     to: str
 
 
-def reader(kind: type) -> Any:
+def reader(kind: type[Struct]) -> Any:
     """Return a function that reads a body of a type; it raises our errors."""
     decoder: Any = msgspec.json.Decoder(kind)
 
@@ -139,6 +139,8 @@ def reader(kind: type) -> Any:
         except msgspec.ValidationError as error:
             text, _, place = str(error).partition(" - at `$")
             argument = place.strip("`.") or "body"
+            if not place and text.startswith("Object contains unknown field"):
+                text += f"; there are {', '.join(kind.__struct_fields__)}"
             raise DataError(f"{argument}: {text}", code="wrong-body", argument=argument) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise DataError(f"the body is not JSON: {error}", code="not-json", argument="body") from None

@@ -92,7 +92,7 @@ class ExperimentRoutes:
     async def _done(self, request: Request, work: Callable[[Experiment, str], Any]) -> Any:
         """Change an experiment in a thread, and return it with what is known."""
         experiment = self._experiment(request)
-        who = getattr(request.state, "caller", None)
+        who = request.scope["caller"]
 
         def change() -> Any:
             work(experiment, "" if who is None else who.name)

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import logging
 import signal
+import socket
 import sys
 import time
 import tomllib
@@ -44,6 +45,7 @@ def serve(
     one_of(log_level, "log_level", ("debug", "info", "warning", "error", "critical"))
     positive(timeout, "timeout")
     _log_to_stderr(log_level)
+    _require_free(host, port)
     limits = limits or Limits()
     known = Keys(keys, limits.rate)
     slots = Slots(Registry(store, synchronous, timeout), limits.arms)
@@ -101,6 +103,18 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _require_free(host: str, port: int) -> None:
+    """Raise unless a server can listen there; it looks before the slots are opened."""
+    try:
+        for family, kind, number, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind, number) as found:
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                found.bind(address)
+    except (OSError, OverflowError) as error:
+        text = f"cannot listen on port {port} of {host}: {error}"
+        raise ParameterError(text, code="port", argument="port", value=port) from None
 
 
 def _log_to_stderr(level: str) -> None:

@@ -100,7 +100,7 @@ def _band(
         a, b = float(first[n - 1]), float(second[n - 1])
 
         def sums(m: Any, n: int = n, a: float = a, b: float = b) -> Sums:
-            return Sums(a - n * m, b - 2.0 * m * a + n * m * m, -m, 1.0 - m)
+            return Sums(a - n * m, b - 2.0 * m * a + n * m * m, -m, 1.0 - m, n)
 
         least, most = interval_of_sums(sums, a / n, 0.0, 1.0, 1.0, confidence, None)
         best = (max(best[0], float(least)), min(best[1], float(most)))

@@ -40,6 +40,8 @@ function experimentButtons(base, found) {
 async function showExperiment(slot) {
   const place = element("experiment"), base = "v1/slots/" + encodeURIComponent(slot);
   window.experimentUnit = null;
+  if (place.dataset.slot !== slot) place.replaceChildren(make("p", { class: "small" }, "Reading ..."));
+  place.dataset.slot = slot;
   let found;
   try { found = await call(base + "/experiment"); } catch (error) {
     const text = error.message.includes("unknown-experiment") ? "None: PUT /v1/slots/NAME/experiment starts one." : error.message;

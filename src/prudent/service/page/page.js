@@ -15,6 +15,7 @@ async function call(path, method = "GET", body = undefined) {
   if (body !== undefined) headers["content-type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   const found = await answer.json();
+  if (found.code === "missing-key") throw new Error("Give a key above: read to look, decide to decide, admin to change.");
   if (!answer.ok) throw new Error(found.detail + " (" + found.code + ")");
   return found;
 }
