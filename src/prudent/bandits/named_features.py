@@ -161,7 +161,9 @@ class NamedFeatures(Guarded):
             If they are not those of its features.
         """
         if self._encoder is None:
-            raise ParameterError("this bandit has no Features to learn", code="no-features", argument="learned")
+            raise ParameterError(
+                "learned is for a bandit with Features, which this one has not", code="no-features", argument="learned"
+            )
         with self._lock:
             self._encoder.take(learned)
         return self

@@ -298,7 +298,10 @@ class NumberEncoder(_Measured):
     def put(self, cell: Any, places: list[int], values: list[float]) -> None:
         """Append places and values of a cell."""
         if cell.__class__ in _PLAIN:
-            code = (self._plain(cell) - self.centre) * self._factor
+            try:
+                code = (self._plain(cell) - self.centre) * self._factor
+            except OverflowError:  # of an integer
+                code = math.nan
             if -CLIP <= code <= CLIP:  # which NaN is not
                 places.append(self.first)
                 values.append(code)

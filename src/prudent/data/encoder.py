@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from inspect import signature
 from itertools import chain
 from typing import Any, Self
 
@@ -25,7 +24,7 @@ from .cell_encoders import CellEncoder, CellFault, number_of
 from .context_encoder import ContextEncoder
 from .feature_rows import Sparse, inferred, rows_of, sample_rows
 from .features import Names, shown
-from .slot_encoders import KINDS, CrossEncoder, SlotEncoder
+from .slot_encoders import KINDS, CrossEncoder, SlotEncoder, options_of
 
 _VERSION = 1
 
@@ -130,7 +129,7 @@ class Features(ContextEncoder):
         for name, spec in {**(columns or {}), **named}.items():
             self._add(str(name), spec)
         if not self._encoders:
-            message = "features need at least one column, such as country='category'; or Features.fit(rows)"
+            message = "columns are missing: declare at least one, such as country='category'; or Features.fit(rows)"
             raise ParameterError(message, code="missing-argument", argument="columns")
         self._by_name = {one.name: one for one in self._encoders}
         self._known, self._kinds = frozenset(self._by_name), self.declared()
@@ -150,7 +149,7 @@ class Features(ContextEncoder):
         try:
             made = encoder(name, self._first, **(defaults | options))
         except TypeError:
-            known = _options_of(encoder)
+            known = options_of(encoder)
             wrong = [option for option in options if option not in known]
             message = f"{name} is a {kind} with the options {wrong or options}; there are {', '.join(known)}"
             raise ParameterError(message, code="unknown-option", argument=name, value=wrong) from None
@@ -560,7 +559,7 @@ class Features(ContextEncoder):
                 cross.restore(value)
             trial._frozen = flag(learned["frozen"], "frozen")
         except (KeyError, TypeError, ValueError) as error:
-            message = f"what features have learned cannot be read: {error}"
+            message = f"learned is not what such features have learned: {error}"
             raise DataError(message, code="wrong-format", argument="learned") from None
         trial._settle()
         self.__dict__.update(trial.__dict__)
@@ -641,12 +640,8 @@ class Features(ContextEncoder):
             if version == _VERSION:
                 return cls(columns, cross=values["cross"], extra=values["extra"]).take(learned)
         except (KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"features cannot be read: {error!r}", code="wrong-format", argument="values") from None
-        message = f"features have the version {version!r}, this prudent reads {_VERSION}"
+            raise DataError(
+                f"values are not those of features: {error!r}", code="wrong-format", argument="values"
+            ) from None
+        message = f"values have the version {version!r}, this prudent reads {_VERSION}"
         raise DataError(message, code="wrong-version", argument="values", value=version, expected=_VERSION)
-
-
-def _options_of(encoder: type[CellEncoder]) -> list[str]:
-    """Return the options of a kind of column."""
-    found = {name for kind in encoder.__mro__[:-2] for name in signature(kind).parameters}
-    return sorted(found - {"self", "name", "first", "options", "args", "kwargs"})

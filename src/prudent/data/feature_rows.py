@@ -15,6 +15,7 @@ from .source import TableSource
 
 _MOST_CATEGORIES = 100  # of a sample, with a slot each
 _SINGLE = frozenset({str, float, int, bool, type(None)})
+_PART = 100_000  # rows of a file that are read at a time
 _SPARE = 4  # slots and shared places beside them
 _COUNT_RANGE = 20.0  # of whole numbers that are taken for counts
 
@@ -54,7 +55,7 @@ def rows_of(context: Any, kinds: Mapping[str, str], extra: str) -> Rows | None:
         return Rows(rows, False)
     if not isinstance(context, (list, tuple)) and getattr(getattr(context, "dtype", None), "kind", "") != "O":
         return None
-    listed = list(context) if np.ndim(context) or isinstance(context, (list, tuple)) else []
+    listed = list(context) if isinstance(context, (list, tuple)) or np.ndim(context) else []
     found = [record(each) for each in listed]
     if all(each is None for each in found):
         return None
@@ -141,9 +142,9 @@ def sample_rows(rows: Any) -> list[Mapping[str, Any]]:
             found = [row for row in records if row is not None]
             found = None if len(found) < len(records) else found
         elif found is None:
-            source = TableSource(rows, "rows")
-            names = source.column_names
-            found = None if names is None else transposed(dict(zip(names, source.cells(*names), strict=True)))
+            found = []
+            for part in TableSource(rows, "rows").blocks(_PART, ()):
+                found += transposed(part.columns)
     if not found:
         message = "rows must be a sample of at least one row with names: dicts, a table or a file"
         raise DataError(message, code="no-rows", argument="rows")

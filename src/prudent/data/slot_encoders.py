@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from itertools import product
 from typing import Any
 from zlib import crc32
@@ -308,3 +309,9 @@ KINDS: Mapping[str, tuple[type[CellEncoder], dict[str, Any]]] = {
     "weekday": (CycleEncoder, {"period": 7.0}),
     "month": (CycleEncoder, {"period": 12.0}),
 }
+
+
+def options_of(encoder: type[CellEncoder]) -> list[str]:
+    """Return the options of a kind of column."""
+    found = {name for kind in encoder.__mro__[:-2] for name in signature(kind).parameters}
+    return sorted(found - {"self", "name", "first", "options", "args", "kwargs"})

@@ -233,7 +233,7 @@ def _difference(one: AnyBandit, two: AnyBandit) -> str:
         values["features"] = other_values["features"]
     for name in other_values:
         if name not in _RANDOM_STATE and values.get(name) != other_values[name]:
-            return f"its {name} is {values[name]!r}, the journal's is {other_values[name]!r}"[:300]
+            return f"its {name} is {values.get(name)!r}, the journal's is {other_values[name]!r}"[:300]
     for name in other_arrays:
         if name not in _RANDOM_STATE and not np.array_equal(arrays[name], other_arrays[name]):
             return f"it differs from the journal's in `{name}`: different construction or other rewards"
