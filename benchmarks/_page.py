@@ -20,6 +20,7 @@ TITLES = {
     "bandit_peers": "Bandits: how well they learn",
     "shared": "Items with features, clicks",
     "journal": "The journal",
+    "features": "Features",
     "off_policy": "Off-policy evaluation",
     "rl": "Agents",
     "analysis": "Questions about a policy",

@@ -39,6 +39,7 @@ DEFAULT: dict[str, float] = {
     "shared.items": 2.0,
     "shared.clicks": 3.0,
     "journal": 40.0,
+    "features": 6.0,
     "off_policy": 5.0,
     "rl.in_a_loop": 3.0,
     "rl.own_agent": 1.0,

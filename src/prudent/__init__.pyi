@@ -24,6 +24,7 @@ from .analysis import save as save
 from .analysis import value_of_data as value_of_data
 from .bandits import LinearBandit as LinearBandit
 from .bandits import SharedLinearBandit as SharedLinearBandit
+from .data import Features as Features
 from .data import StateMap as StateMap
 from .estimation import from_log as from_log
 from .evaluation import off_policy as off_policy

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from .._support.checks import finite_array, one_of, require_shape
+from .._support.checks import one_of, require_shape
 from .._support.locks import Changing
 from .._support.memory import require_memory
 from .._support.state import Arrays
-from ..data.features import PLAIN, read_named
+from ..data.features import PLAIN
 from ..data.log_files import logged
+from ..data.transformers import FeaturesLike, column_names
 from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
@@ -26,7 +27,7 @@ from .belief.arms import ArmBelief
 from .belief.beta import BetaArms
 from .belief.gaussian import GaussianArms
 from .belief.glm import LINKS, GlmArms
-from .checks import options_of, refuse_noise, settings_of
+from .checks import context_size, options_of, refuse_noise, settings_of
 from .checkup import Checkup, checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
@@ -64,9 +65,10 @@ class LinearBandit(NamedArms):
         intercept, on the zero of rewards; until two different rewards were seen choices are uniform.
     rng : RngLike, optional
         Seed, or Generator, which the bandit then owns.
-    features : iterable of str, optional
+    features : Features or iterable of str or transformer, optional
         Names of the features, by which dicts and tables of pandas are read. The default is the names of the first such
-        context. Lists and arrays go by position.
+        context. Lists and arrays go by position. Or ``Features``, which make numbers of categories, tags, times and so
+        on, of which the bandit keeps a copy; or a fitted transformer of scikit-learn.
     rewards : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
         Kind of rewards: real numbers, clicks (0 or 1) or counts.
 
@@ -129,7 +131,7 @@ class LinearBandit(NamedArms):
         alpha: float | Schedule | None = None,
         noise_sd: float | None = None,
         rng: RngLike = None,
-        features: Iterable[str] | None = None,
+        features: FeaturesLike | None = None,
         rewards: str = "gaussian",
         noise: str = "shared",
         intercept: bool = True,
@@ -208,17 +210,16 @@ class LinearBandit(NamedArms):
         >>> bandit.pulls
         {'a': 1, 'b': 1}
         """
-        about, (contexts, pulled, rewards) = logged(log, options.get("features"), "arm", "reward")
+        about, (contexts, pulled, rewards) = logged(log, column_names(options.get("features")), "arm", "reward")
         if about is not None:
             options = options_of(about, options)
             arms = list(dict.fromkeys([*about["arms"], *map(plain_name, pulled)])) if arms is None else arms
-        named = read_named(contexts, None, "context")
-        points = finite_array(contexts, "context", ndim=2) if named is None else named.values
+        size = context_size(contexts, options.get("features"))
         if arms is None:
             names = arm_names(dict.fromkeys(plain_name(name) for name in pulled), "arm", DataError)
         else:
             names = arm_names(arms, "arms")
-        return cls(names, points.shape[1], **options).update(contexts, pulled, rewards)
+        return cls(names, size, **options).update(contexts, pulled, rewards)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -415,7 +416,7 @@ class LinearBandit(NamedArms):
     ) -> Decision:
         """Choose in contexts [T,D], or in one that is no list or array of numbers; ``copy`` what is not ours."""
         with self._lock:
-            points, labels = self._read(context, copy=copy and not self._intercept)
+            points, labels = self._read(context, copy=copy and not self._intercept, learn=True)
             if points.ndim == 1:
                 decision = self.select(points, arms, propensity=propensity, time=time)
             else:
@@ -576,7 +577,9 @@ class LinearBandit(NamedArms):
 
     def _update_rows(self, context: Any, arm: Any, reward: Any, time: Any, unknown: str) -> Self:
         """Learn in contexts [T,D], or in one that is no list or array of numbers."""
-        points, labels = self._read(context)
+        points, labels = self._read(context, learn=True)
+        if points.shape[:-1] == (1,) and np.ndim(reward) == 0 and isinstance(arm, (str, int)):
+            points = points[0]  # a row vector
         if points.ndim == 1:
             self.update(points, arm, reward, time=time, unknown=unknown)
         else:

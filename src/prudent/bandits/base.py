@@ -595,7 +595,8 @@ class Bandit(SavedBandit):
             self._add_names([names[match.there] for match in matches if match.here == NEW])
             self._rewards = self._belief.n_rewards
             self._decisions += decisions
-            self._names_of_features = self._names_of_features or theirs.features
+            if self._encoder is None:
+                self._names_of_features = self._names_of_features or theirs.features
         return self
 
     def _compute_again(self) -> None:
@@ -620,6 +621,13 @@ class Bandit(SavedBandit):
                 f"{label} has the features {shown(bandit.features)} in this order, here they are "
                 f"{shown(self.features)}: give the common ancestor their names, features=[...], and what starts from "
                 "it has one order"
+            )
+            raise ParameterError(message, code="different-features", argument=label)
+        codes = [None if one.encoder is None else one.encoder.digest for one in (self, bandit)]
+        if codes[0] != codes[1]:
+            message = (
+                f"{label} has Features that have learned other scales or categories: freeze those of the common "
+                "ancestor, Features.fit(sample).freeze(), and what starts from it encodes contexts equally"
             )
             raise ParameterError(message, code="different-features", argument=label)
         if self._drift is not None or self._belief.faded or bandit.belief.faded:

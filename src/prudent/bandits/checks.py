@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import FloatArray, instance_of
+from .._support.checks import FloatArray, finite_array, instance_of
+from ..data.features import read_named
+from ..data.transformers import encoder_of, is_encoder
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule, named_schedule
@@ -46,6 +48,16 @@ def item_prior(precision: Any, dim: int, intercept: bool) -> FloatArray:
     return LinearGaussianPosterior(size, precision).prior
 
 
+def context_size(contexts: Any, features: Any) -> int:
+    """Return the number of features of the contexts of a log."""
+    encoder = encoder_of(features) if is_encoder(features) else None
+    if encoder is not None:
+        return encoder.dim
+    named = read_named(contexts, None, "context")
+    points = finite_array(contexts, "context", ndim=2) if named is None else named.values
+    return int(points.shape[1])
+
+
 def options_of(about: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of the bandit that wrote an exported log, where ``options`` do not say otherwise."""
     settings = dict(about["settings"])
@@ -53,6 +65,8 @@ def options_of(about: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
         settings["alpha"] = named_schedule(settings["alpha"])
     names = ("features", "rewards", "intercept", "noise_sd")
     found: dict[str, Any] = {name: about[name] for name in names if name in about}
+    if about.get("encoder") is not None:
+        found["features"] = encoder_of(about["encoder"])
     limits = about.get("limits")
     if limits is not None:
         caps = dict(limits["caps"])

@@ -56,8 +56,10 @@ class NamedArms(Bandit):
         rows[:, 1:] = points
         return rows
 
-    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True) -> tuple[FloatArray, Names | None]:
-        return super()._read(np.empty(0) if context is None and self._dim == 0 else context, axes, copy)
+    def _read(
+        self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True, learn: bool = False
+    ) -> tuple[FloatArray, Names | None]:
+        return super()._read(np.empty(0) if context is None and self._dim == 0 else context, axes, copy, learn)
 
     def _refuse(self, context: Any) -> NoReturn:
         """Raise the error that says what is wrong with a context that cannot be used."""
@@ -187,7 +189,7 @@ class NamedArms(Bandit):
             return None
         names, _ = self._names_and_rows(arms)
         self._check_floor(len(names), names)
-        if labels != self.features:
+        if labels != self.features and self._encoder is None:
             self.name_features(labels or ())
         return list(points)
 
@@ -221,7 +223,7 @@ class NamedArms(Bandit):
         return law, names, self._belief.pulls[rows], parts, {"features": self._labels(labels)}
 
     def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
-        contexts, pulled, rewards = context_columns(log, self.features, "arm", "reward")
+        contexts, pulled, rewards = context_columns(log, self._columns, "arm", "reward")
         points, labels = self._read(contexts, (2,))
         values = self._checked_rewards(rewards, (len(points),))
         rows = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(pulled)]

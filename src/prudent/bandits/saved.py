@@ -24,6 +24,7 @@ from .._support.state import (
     state_parts,
     write_state,
 )
+from ..data.transformers import encoder_of
 from ..schedules import Schedule, named_schedule, saved_schedule
 from ..types import PathLike
 from .arm_names import arm_names
@@ -285,11 +286,14 @@ class SavedBandit(NamedFeatures):
     def hold(self) -> Self:
         """Let evidence fade only by ``fade``: neither decisions nor rewards move its clock from now on.
 
+        Likewise ``Features`` learn only by ``learn_features``.
+
         Returns
         -------
         Bandit
             The bandit itself.
         """
+        self._held = True
         if self._drift is not None:
             self._drift.held = True
         return self
@@ -350,7 +354,7 @@ class SavedBandit(NamedFeatures):
         values = {
             "settings": settings,
             "intercept": self._intercept,
-            "features": None if self._names_of_features is None else list(self._names_of_features),
+            "features": None if self.features is None else list(self.features),
             "half_life": None if self._drift is None else asdict(self._drift.half),
             "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._index),
@@ -360,6 +364,8 @@ class SavedBandit(NamedFeatures):
         }
         if self._limits is not None:
             values["limits"] = self._limits.saved()
+        if self._encoder is not None:
+            values |= {"encoder": self._encoder.to_dict(), "seen": self._encoder.seen()}
         return values, arrays
 
     @classmethod
@@ -376,7 +382,12 @@ class SavedBandit(NamedFeatures):
         if not isinstance(values["arms"], list):
             raise ValueError(f"arms must be a list of names, got {values['arms']!r}")
         belief, half = values["belief"], values["half_life"]
-        options = {name: values[name] for name in ("intercept", "features")} | {
+        encoder = None if values.get("encoder") is None else encoder_of(values["encoder"])
+        if encoder is not None:
+            encoder.resume(values.get("seen") or {})
+        options = {
+            "intercept": values["intercept"],
+            "features": values["features"] if encoder is None else encoder,
             "rewards": belief["rewards"],
             "noise_sd": belief.get("noise_sd"),
             "half_life": None if half is None else HalfLife(**half),

@@ -29,6 +29,7 @@ from .._support.state import Arrays
 from ..data.features import Names, read_named
 from ..data.log_files import about_of, logged
 from ..data.source import is_table
+from ..data.transformers import FeaturesLike, column_names, is_encoder
 from ..errors import DataError, ParameterError
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
@@ -73,9 +74,10 @@ class SharedLinearBandit(Bandit):
         different rewards were seen all candidates are equally likely.
     rng : RngLike, optional
         Seed, or Generator, which the bandit then owns.
-    features : iterable of str, optional
+    features : Features or iterable of str or transformer, optional
         Names of the features, by which dicts and tables of pandas are read. The default is the names of the first such
-        rows. Lists and arrays go by position.
+        rows. Lists and arrays go by position. Or ``Features``, which make numbers of categories, tags, times and so on,
+        of which the bandit keeps a copy; or a fitted transformer of scikit-learn.
     rewards : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
         Kind of rewards: real numbers, clicks (0 or 1) or counts.
 
@@ -139,7 +141,7 @@ class SharedLinearBandit(Bandit):
         alpha: float | Schedule | None = None,
         noise_sd: float | None = None,
         rng: RngLike = None,
-        features: Iterable[str] | None = None,
+        features: FeaturesLike | None = None,
         rewards: str = "gaussian",
         intercept: bool = True,
         prior_precision: ArrayLike | None = None,
@@ -204,8 +206,12 @@ class SharedLinearBandit(Bandit):
         >>> SharedLinearBandit.from_log(log, offsets=True).n_rewards
         2
         """
-        about, contexts, arms, rewards = _log_columns(log, options.get("features"))
+        about, contexts, arms, rewards = _log_columns(log, column_names(options.get("features")))
         options = options if about is None else options_of(about, options)
+        if is_encoder(options.get("features")):
+            made = cls(**options)
+            points = super(SharedLinearBandit, made)._read(contexts, (2,), learn=True)[0]
+            return made.update(points, arms, rewards)
         named = read_named(contexts, None, "context")
         if named is None:
             contexts = finite_array([list(point) for point in contexts], "context", ndim=2)
@@ -337,7 +343,7 @@ class SharedLinearBandit(Bandit):
         (2, True, (2, 2))
         """
         with self._lock:
-            features, names, labels = self._candidates(context, arms)
+            features, names, labels = self._candidates(context, arms, learn=True)
             top = whole_number(top, "top", maximum=len(names))
             self._check_floor(len(names))
             t = self._decisions + 1
@@ -394,7 +400,7 @@ class SharedLinearBandit(Bandit):
             _, names, labels = self._candidates(rows, arms)
             self._check_floor(len(names))
             whole_number(1 if top is None else top, "top", maximum=len(names))
-            if labels is not None and self.features is None:
+            if labels is not None and self.features is None and self._encoder is None:
                 self.name_features(labels)
         return list(slates)
 
@@ -488,7 +494,7 @@ class SharedLinearBandit(Bandit):
         {'a': 1, 'b': 1}
         """
         with self._lock, Changing(self):
-            points, labels = self._read(context)
+            points, labels = self._read(context, learn=True)
             values = self._checked_rewards(reward, points.shape[:-1]).reshape(-1)
             contexts = self._belief.with_constant(points.reshape(-1, self._dim))
             names = self._learned_names(arm, len(values))
@@ -527,25 +533,32 @@ class SharedLinearBandit(Bandit):
         self._index |= {name: row for row, name in enumerate(names, len(self._index))}
 
     def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
-        _, contexts, _, rewards = _log_columns(log, self.features)
+        _, contexts, _, rewards = _log_columns(log, self._columns)
         points, labels = super()._read(contexts, (2,))
         values = self._checked_rewards(rewards, (len(points),))
         return self._belief.with_constant(points), np.zeros(len(points), dtype=np.int64), values, labels
 
     # -- what is given -------------------------------------------------------------------------------------
 
-    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True) -> tuple[FloatArray, Names | None]:
-        rows, labels = super()._read(context, axes, copy)
+    def _read(
+        self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True, learn: bool = False
+    ) -> tuple[FloatArray, Names | None]:
+        rows, labels = super()._read(context, axes, copy, learn)
         if isinstance(context, Mapping) and rows.ndim > 1:
             message = "context is a dict of lists, of items or of features? Give a list of rows, or a table"
             raise DataError(message, code="ambiguous-table", argument="context")
         return rows, labels
 
-    def _candidates(self, context: Any, arms: Iterable[Arm] | None) -> tuple[FloatArray, tuple[Arm, ...], Names | None]:
+    def _encoded_rows(self, context: Any) -> Any:
+        return list(context.values()) if isinstance(context, Mapping) else context
+
+    def _candidates(
+        self, context: Any, arms: Iterable[Arm] | None, learn: bool = False
+    ) -> tuple[FloatArray, tuple[Arm, ...], Names | None]:
         """Return features [k,D] and names of distinct candidates, and the names of the features."""
         if isinstance(context, Mapping) and arms is None:
             context, arms = list(context.values()), list(context)
-        rows, labels = self._read(context, (2,))
+        rows, labels = self._read(context, (2,), learn=learn)
         if arms is None and hasattr(type(context), "index") and hasattr(context, "to_numpy"):
             arms = context.index  # of pandas
         if arms is None:

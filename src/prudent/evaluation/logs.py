@@ -22,6 +22,7 @@ import numpy as np
 from .._support.checks import finite_array, items_of, whole_number
 from .._support.progress import Progress
 from ..data.columns import Cells, TableBlock, as_column
+from ..data.context_encoder import ContextEncoder
 from ..data.features import NamedValues, Names, read_named
 from ..data.source import TableSource
 from ..errors import DataError, ParameterError
@@ -51,10 +52,12 @@ class Layout(NamedTuple):
         Rows read at a time.
     timed : bool
         Whether times are needed.
-    features : sequence of str, optional
-        Features of a bandit: columns that make a context if there is no other.
+    features : sequence of str or ContextEncoder, optional
+        Features of a bandit: columns that make a context if there is no other; or what makes numbers of contexts.
     independent : bool
         Whether the caller says that rows are independent decisions, also if there is a column of episodes.
+    learn : bool
+        Whether such an encoder, which is ours then, learns from the log.
     """
 
     context: str | Sequence[str] | None = None
@@ -63,8 +66,9 @@ class Layout(NamedTuple):
     missing_reward: float | str | None = None
     block: int = BLOCK
     timed: bool = False
-    features: Sequence[str] | None = None
+    features: Sequence[str] | ContextEncoder | None = None
     independent: bool = False
+    learn: bool = False
 
 
 def is_independent(episode: Any) -> bool:
@@ -200,6 +204,9 @@ class BanditLog:
         self.features = reader.features
         if self.features is None and callable(rows):
             self.features = getattr(getattr(log, "bandit", None), "features", None)
+        self.encoder: ContextEncoder | None = reader.encoder if reader.encoded else None
+        if self.encoder is None and callable(rows):
+            self.encoder = getattr(getattr(log, "bandit", None), "encoder", None)
         self.counts = np.zeros(len(self.arms), dtype=np.int64)
         self.counts[self._order[list(counted)]] = list(counted.values())
 
@@ -282,6 +289,8 @@ class _Reader:
                 raise ParameterError(message, code="unknown-option", argument="columns", value=name)
         self._names = dict(zip(COLUMNS, COLUMNS, strict=True)) | renamed
         self.features: Names | None = None
+        self.encoder = layout.features if isinstance(layout.features, ContextEncoder) else None
+        self.encoded = False  # whether the encoder was used
         missing = layout.missing_reward
         is_number = isinstance(missing, Real) and not isinstance(missing, bool) and np.isfinite(float(missing))
         if not (missing is None or is_number or (isinstance(missing, str) and missing == "skip")):
@@ -382,7 +391,11 @@ class _Reader:
             context = self._names["context"]
         elif context is None:
             theirs = {str(name): name for name in table.columns}
-            context = [theirs.get(name, name) for name in self._layout.features or ()]
+            features = self._layout.features
+            if isinstance(features, ContextEncoder):
+                cells = {name: list(_cells(table, theirs[name])) for name in features.columns if name in theirs}
+                return self._with_names(self._encoded(table, cells) if cells else np.empty((table.size, 0)))
+            context = [theirs.get(name, name) for name in features or ()]
             if not any(name in table.columns for name in context):  # it has no contexts at all
                 return np.empty((table.size, 0))
         if not isinstance(context, str):
@@ -394,6 +407,10 @@ class _Reader:
             self.features = tuple(map(str, context))
         else:
             points, self.features = self._points(table, _cells(table, context))
+        return self._with_names(points) if self.encoded else self._checked(table, points)
+
+    def _checked(self, table: TableBlock, points: FloatArray) -> FloatArray:
+        """Return contexts; raise unless they are as long as before and not too large."""
         if self.dim is None:
             self.dim = points.shape[1]
         if points.shape[1] != self.dim:
@@ -401,6 +418,23 @@ class _Reader:
             raise table.fault(0, message, "wrong-shape", column="context")
         small = np.abs(points).max(axis=1, initial=0.0) <= LARGEST
         self._require(table, small, "context", f"numbers of at most {LARGEST:g}", points)
+        return points
+
+    def _encoded(self, table: TableBlock, rows: Any) -> FloatArray:
+        """Return contexts with names as numbers."""
+        encoder = self.encoder
+        assert encoder is not None
+        points = (encoder.encode_and_learn if self._layout.learn else encoder.encode)(rows)
+        if points is None or points.shape != (table.size, encoder.dim):
+            message = "context has no names, and features read columns by name"
+            raise table.fault(0, message, "no-names", column="context")
+        self.encoded = True
+        return points
+
+    def _with_names(self, points: FloatArray) -> FloatArray:
+        """Return encoded contexts, whose names are those that the encoder has by now."""
+        if self.encoder is not None and self.encoded:
+            self.features, self.dim = self.encoder.names, points.shape[1]
         return points
 
     def _points(self, table: TableBlock, cells: Cells) -> NamedValues:
@@ -416,7 +450,11 @@ class _Reader:
                     rows = []
                 if len(rows) != len(cells):  # find the row at fault
                     rows = [_parsed(table, i, row, "context") for i, row in enumerate(cells)]
-            named = read_named(rows, self.features, "log.context", first=table.first)
+            named = None
+            if self.encoder is None:
+                named = read_named(rows, self.features, "log.context", first=table.first)
+            elif any(isinstance(row, Mapping) for row in rows):
+                return NamedValues(self._encoded(table, rows), self.encoder.names)
             if named is not None:
                 return named
             widths = [np.size(row) if np.ndim(row) == 1 else -1 for row in rows]

@@ -30,6 +30,7 @@ import numpy as np
 from .._support.checks import one_of, open_probability, positive, whole_number
 from .._support.progress import Progress
 from ..data.state_map import StateMap
+from ..data.transformers import FeaturesLike, encoder_of
 from ..display.words import listing
 from ..errors import DataError, OverlapWarning, ParameterError
 from ..types import ArmLike, FloatArray, Label, PolicyLike, RngLike, TableLike
@@ -40,7 +41,7 @@ from .estimators import Estimate, R, W, estimates_at
 from .limits import INTERVALS, Ranges, limits_of
 from .logs import BLOCK, BanditLog, Block, Layout, is_independent
 from .moments import Moments, curve_marks, pieces
-from .policies import Chances, Regressor, RewardModelLike, TargetLike, arms_of, features_of, policy_of
+from .policies import Chances, Regressor, RewardModelLike, TargetLike, arms_of, policy_of, reading_of
 from .reward_models import RewardModel, fitted
 
 LARGEST_WEIGHT = 1e40
@@ -130,7 +131,7 @@ def off_policy(
     markov: bool = False,
     marginal: str = "step",
     propensities: str | None = None,
-    features: Sequence[str] | None = None,
+    features: FeaturesLike | None = None,
     states: StateMap | None = None,
     terminal: Iterable[Label] | None = None,
     horizon: int | None = None,
@@ -222,8 +223,9 @@ def off_policy(
     propensities : {"log", "counts", "logit"}, optional
         For episodes: propensities of the log, or estimated by the frequencies in each state, or by a multinomial logit
         of `features`. By default those of the log if it has any, else by states if it has states.
-    features : sequence of str, optional
-        For episodes: columns for the logit and `q_model`, by default all that have no other meaning.
+    features : sequence of str or Features, optional
+        For episodes: columns for the logit and `q_model`, by default all that have no other meaning. For decisions:
+        ``Features`` that make numbers of the columns of a log, for `reward_model`; those of a bandit are its own.
     states : StateMap, optional
         For episodes: map that gives rows their states; fitted to the log unless it is fitted already.
     terminal : iterable of hashable, optional
@@ -329,12 +331,15 @@ def off_policy(
         options = Options(discount, episode, **shared, **for_episodes, interval=kind)
         return evaluate_episodes(log, target, options)
     usual = Options(1.0)
+    encoder = encoder_of(features)
+    if encoder is not None:
+        for_episodes["features"] = None
     _refuse_given(for_episodes, {name: getattr(usual, name) for name in for_episodes}, "episodes, with discount")
     interval = "bernstein" if interval is None else interval
     confidence = open_probability(confidence, "confidence")
     one_of(interval, "interval", INTERVALS)
     folds = whole_number(folds, "folds", minimum=2, maximum=10_000)
-    layout = Layout(context, columns, arms, missing_reward, block, False, independent=is_independent(episode))
+    layout = Layout(context, columns, arms, missing_reward, block, False, encoder, is_independent(episode), learn=True)
     limits = (clip, switch, max_weight, reward_range)
     found = collected(log, target, reward_model, logging_policy, folds, layout, *limits)
     estimates = estimates_of(found, confidence, interval)
@@ -360,8 +365,10 @@ def collected(
     first_arms = [*arms_of(target), *arms_of(logging_policy)]
     if hasattr(reward_model, "columns"):
         first_arms += arms_of(reward_model)
-    features = features_of(target) or features_of(logging_policy)
-    with BanditLog(log, layout._replace(features=features), first_arms) as read:
+    features = reading_of(target) or reading_of(logging_policy)
+    if features is not None or layout.features is None:
+        layout = layout._replace(features=features, learn=False)
+    with BanditLog(log, layout, first_arms) as read:
         root = math.sqrt(read.n)
         bounds = Bounds(
             clip=root if clip is None else positive(clip, "clip"),

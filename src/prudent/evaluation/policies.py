@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._support.checks import first_place, number_array
+from ..data.context_encoder import ContextEncoder
 from ..data.features import order_of
 from ..errors import DataError, ParameterError, PrudentError
 from ..types import ArrayLike, FloatArray, PolicyFunction
@@ -61,6 +63,21 @@ def arms_of(policy: Any) -> Iterable[Any]:
     return policy.arms if _is_bandit(policy) else ()
 
 
+def reading_of(policy: Any, learn: bool = False) -> tuple[str, ...] | ContextEncoder | None:
+    """Return what reads the contexts of a log for a bandit: its encoder, to ``learn`` a copy, or names of features."""
+    encoder = getattr(policy, "encoder", None)
+    if isinstance(encoder, ContextEncoder):
+        return copy.deepcopy(encoder) if learn else encoder
+    return features_of(policy)
+
+
+def adopt(bandit: Any, log: BanditLog) -> None:
+    """Let a bandit take the scales and categories that contexts of a log were encoded with, before it plays."""
+    mine = getattr(bandit, "encoder", None)
+    if isinstance(mine, ContextEncoder) and log.encoder is not None and mine.declaration() == log.encoder.declaration():
+        bandit.learn_features(log.encoder.learned())
+
+
 def features_of(policy: Any) -> tuple[str, ...] | None:
     """Return the names of the features of a bandit, in its order."""
     names = getattr(policy, "features", None)
@@ -69,7 +86,15 @@ def features_of(policy: Any) -> tuple[str, ...] | None:
 
 def contexts_for(bandit: Any, block: Block, log: BanditLog) -> FloatArray:
     """Return the contexts [T, D] of a block with the features in the order of a bandit, if both have names."""
-    names = features_of(bandit)
+    names, encoder = features_of(bandit), getattr(bandit, "encoder", None)
+    if isinstance(encoder, ContextEncoder) and log.encoder is not None:
+        if encoder.digest != log.encoder.digest:
+            message = (
+                "log was encoded by other Features than those of the bandit: they have other columns, or have learned "
+                "other scales or categories. Give a log of the columns themselves"
+            )
+            raise ParameterError(message, code="different-features", argument="log")
+        return block.contexts
     order = None if names is None or log.features is None else order_of(log.features, names, "context of log")[0]
     return block.contexts if order is None else block.contexts[:, order]
 

@@ -27,7 +27,7 @@ from ..types import ArmLike, FloatArray, RngLike, TableLike
 from .limits import INTERVALS, mean_limits
 from .logs import BLOCK, BanditLog, Block, Layout, is_independent
 from .moments import Moments, curve_marks, pieces
-from .policies import Chances, Learner, TargetLike, contexts_for, features_of, policy_of
+from .policies import Chances, Learner, TargetLike, adopt, contexts_for, policy_of, reading_of
 
 if TYPE_CHECKING:
     import pandas
@@ -126,11 +126,13 @@ def replay(
     learn = flag(learn, "learn")
     random = generator(rng)
     timed = fades_with_time(bandit)
-    layout = Layout(context, columns, arms, missing_reward, block, timed, features_of(bandit), is_independent(episode))
+    reading, independent = reading_of(bandit, learn=True), is_independent(episode)
+    layout = Layout(context, columns, arms, missing_reward, block, timed, reading, independent, learn=True)
     with BanditLog(log, layout, bandit.arms) as read:
         read.require_contexts("bandit")
         rewards = read.reward_range(reward_range)
         run = Run(copy.deepcopy(bandit), learn)
+        adopt(run.bandit, read)
         rates = KeepRates(read, logging_policy, min_propensity)
         require_logged(bandit.arms, read)
         marks = curve_marks(read.n)

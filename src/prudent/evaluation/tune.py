@@ -28,11 +28,12 @@ from .._support.streams import seed_of
 from ..bandits.bandit import LinearBandit
 from ..bandits.fading import HalfLife
 from ..bandits.settings import BanditSettings
+from ..data.transformers import encoder_of
 from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
 from ..types import ArmLike, FloatArray, IntArray, RngLike, TableLike
 from .logs import BLOCK, BanditLog, Layout, is_independent
-from .policies import TargetLike
+from .policies import TargetLike, adopt
 from .replay import KeepRates, Run, require_logged, thresholds_of
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ def tune(
     lives = (HalfLife.of(options.get("half_life")) for options in tried)
     timed = any(life is not None and life.unit == "seconds" for life in lives)
     features = next((options["features"] for options in tried if options.get("features")), None)
-    layout = Layout(context, columns, arms, missing_reward, block, timed, features, is_independent(episode))
+    reading = encoder_of(features) or features
+    layout = Layout(context, columns, arms, missing_reward, block, timed, reading, is_independent(episode), learn=True)
     with BanditLog(log, layout) as read:
         read.require_contexts("a bandit")
         if arms is not None:
@@ -182,10 +184,12 @@ def _label(options: Mapping[str, Any]) -> str:
 def _made(make: Callable[..., Any], options: dict[str, Any], log: BanditLog, seed: int, part: int) -> Any:
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))  # the same for all settings
     try:
-        return make(list(log.arms), log.dim, rng=rng, **options)
+        made = make(list(log.arms), log.dim, rng=rng, **options)
     except TypeError as error:
         message = f"settings {_label(options)!r} do not suit {getattr(make, '__name__', make)}: {error}"
         raise ParameterError(message, code="unknown-option", argument="settings", value=options) from None
+    adopt(made, log)
+    return made
 
 
 class Comparison(NamedTuple):

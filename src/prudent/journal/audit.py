@@ -18,7 +18,7 @@ from .store import CHUNK, Store, Taken
 _SAME = 1e-9  # of itself, by which numbers of a state may differ on another machine
 _CLOCK = 3600.0  # seconds that a clock may be set back
 _SOLVED = ("root", "mean", "absorbed")  # of a state, what follows from the sums
-_COUNTS = ("rng", "uniforms", "decisions", "tries")  # what decisions change, and nobody learns from
+_COUNTS = ("rng", "uniforms", "decisions", "tries", "seen")  # what decisions change, and nobody learns from
 
 
 class Verification(int):

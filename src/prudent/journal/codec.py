@@ -30,7 +30,7 @@ from .store import New, Taken
 
 AnyBandit = LinearBandit | SharedLinearBandit
 CALLS = (  # changes of a bandit in the log
-    "add_arm", "remove_arm", "forget", "name_features", "fade", "migrate", "set_limits",
+    "add_arm", "remove_arm", "forget", "name_features", "fade", "migrate", "set_limits", "learn_features",
 )  # fmt: skip
 _HASH = 16  # bytes
 _KNOWN = 20_000  # hashes and contents that are remembered

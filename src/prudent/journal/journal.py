@@ -191,7 +191,7 @@ class Journal(JournalChanges):
             progress.close()
             return made, True
 
-        made, several = self._in_state(decide)
+        made, several = self._in_state(decide, [context])
         for _, new in made:
             new.note = text
         if name is not None:
@@ -267,7 +267,7 @@ class Journal(JournalChanges):
                 made.append((i, decision, new))
             return made
 
-        made = self._in_state(decide)
+        made = self._in_state(decide, [request.get("context") for _, request, _, _ in ready])
         if made:
             self._write(Job([new for _, _, new in made]), now=any(new.row.key is not None for _, _, new in made))
         for i, decision, new in made:
@@ -278,8 +278,11 @@ class Journal(JournalChanges):
                 found[i] = error
         return found
 
-    def _in_state(self, decide: Any) -> Any:
-        """Return what ``decide`` gives with the replica, after names and evidence that fades are in the log."""
+    def _in_state(self, decide: Any, contexts: list[Any]) -> Any:
+        """Return what ``decide`` gives with the replica.
+
+        Before, names, what ``Features`` learn from ``contexts`` and evidence that fades are written to the log.
+        """
         self._require_writable()
         self._tend()
         faded = False
@@ -288,8 +291,8 @@ class Journal(JournalChanges):
                 bandit = self._current(_STEP)
                 tick, features, seq = bandit.due(time.time()), bandit.features, self._replica.seq
                 tick = None if faded else tick
-                result = None
-                if tick is None:
+                result, news = None, bandit.feature_news(contexts)
+                if tick is None and news is None:
                     self._replica.bandit = None  # to be rebuilt if something interrupts this
                     try:
                         result = decide(bandit)
@@ -303,6 +306,8 @@ class Journal(JournalChanges):
             if tick is not None:
                 self._append("fade", {"tick": tick})
                 faded = True
+            elif news is not None:
+                self._append("learn_features", {"learned": news}, only_after=seq)
             else:
                 self._append("name_features", {"features": found}, only_after=seq)
         raise self._store.failed("other processes changed the bandit again and again; try again", "lock-timeout")
@@ -399,7 +404,7 @@ class Journal(JournalChanges):
             new.row = new.row._replace(propensity=chance, score=None, options=json.dumps({"given": True}))
             return new
 
-        new = self._in_state(decide)
+        new = self._in_state(decide, [[context]])
         new.note = text
         self._write(Job([new]))
         if reward is not None:

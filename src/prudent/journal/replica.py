@@ -20,7 +20,7 @@ from .store import CHUNK, Entry, New, Store, Taken
 
 _FAR = 2000  # number of missing entries from which a later snapshot is loaded instead
 # parts of the state that may differ between the first bandit of a journal and one that fits it
-_RANDOM_STATE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed")
+_RANDOM_STATE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed", "seen")
 
 
 class Lag(NamedTuple):
@@ -232,8 +232,8 @@ def _difference(one: AnyBandit, two: AnyBandit) -> str:
     if one.features is None:  # its features have no names
         values["features"] = other_values["features"]
     for name in other_values:
-        if name not in _RANDOM_STATE and values[name] != other_values[name]:
-            return f"its {name} is {values[name]!r}, the journal's is {other_values[name]!r}"[:300]
+        if name not in _RANDOM_STATE and values.get(name) != other_values[name]:
+            return f"its {name} is {values.get(name)!r}, the journal's is {other_values[name]!r}"[:300]
     for name in other_arrays:
         if name not in _RANDOM_STATE and not np.array_equal(arrays[name], other_arrays[name]):
             return f"it differs from the journal's in `{name}`: different construction or other rewards"

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from ..bandits.bandit import LinearBandit
 from ..bandits.shared import SharedLinearBandit
+from ..data.encoder import Features
 from ..errors import DataError, ParameterError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -24,7 +25,8 @@ class SlotSpec(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What makes a slot: the options of its bandit and of its journal."""
 
     arms: list[Arm] | int | None = None
-    features: list[str] | None = None
+    features: list[str] | dict[str, Any] | None = None  # names, or columns with their kinds
+    cross: list[list[str]] | None = None  # products of such columns
     dim: int | None = None
     kind: str = "arms"  # or "items"
     alpha: float | None = None
@@ -59,8 +61,14 @@ class SlotSpec(Struct, forbid_unknown_fields=True, omit_defaults=True):
             options["rng"] = self.seed
         if self.features is None and self.dim is None:
             options["dim"] = 0
+        if isinstance(self.features, dict):
+            options["features"] = Features(self.features, cross=self.cross or ())
+        elif self.cross is not None:
+            text = "cross is for features with kinds, such as {'country': 'category'}"
+            raise ParameterError(text, code="conflicting-arguments", argument="cross")
         arms = self.arms if isinstance(self.arms, int) else len(self.arms or ())
-        features = len(self.features) if self.features is not None else self.dim or 0
+        made = options.get("features")
+        features = made.dim if isinstance(made, Features) else len(made) if made is not None else self.dim or 0
         if max(1, arms) * (features + 2) ** 2 > _STATE:
             text = f"{max(1, arms)} arms with {features} features are more than a server keeps of one slot"
             raise ParameterError(text, code="slot-too-large", argument="features", value=features, expected=_STATE)

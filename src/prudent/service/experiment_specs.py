@@ -28,7 +28,7 @@ class HoldOut(Struct, forbid_unknown_fields=True, omit_defaults=True):
         given = self.probabilities or {str(name): 1.0 / len(names) for name in names}
         pinned = {name: given.get(str(name), 0.0) for name in names}
         return LinearBandit(
-            names, like.dim, features=like.features, rewards=like.reward_kind, min_propensity=pinned,
+            names, like.dim, features=like.encoder or like.features, rewards=like.reward_kind, min_propensity=pinned,
             max_propensity=pinned,
         )  # fmt: skip
 

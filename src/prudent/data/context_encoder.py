@@ -1,0 +1,73 @@
+"""What stands between contexts as people have them and a bandit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from .._support.checks import FloatArray
+from .features import Names
+
+
+class ContextEncoder:
+    """Base class of what stands between contexts as people have them and a bandit."""
+
+    @property
+    def dim(self) -> int:
+        """Number of places D of an encoded row."""
+        return len(self.names)
+
+    @property
+    def names(self) -> Names:
+        """Names of the places."""
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> Names:
+        """Names of the columns that are read."""
+        raise NotImplementedError
+
+    @property
+    def digest(self) -> str:
+        """Hash of all that decides how a row is encoded."""
+        raise NotImplementedError
+
+    def encode(self, context: Any) -> FloatArray | None:
+        """Return a context [D] or rows [T, D]; None if nothing in it has a name."""
+        raise NotImplementedError
+
+    def notice(self, context: Any) -> bool:
+        """Collect what contexts tell; return whether there is something to learn."""
+        return False
+
+    def learn(self, context: Any) -> Self:
+        """Learn from contexts."""
+        return self
+
+    def encode_and_learn(self, context: Any) -> FloatArray | None:
+        """Learn from contexts and encode them."""
+        return self.encode(context)
+
+    def learned(self) -> dict[str, Any]:
+        """Return what was learned, as JSON holds it."""
+        return {}
+
+    def take(self, learned: Mapping[str, Any]) -> Self:
+        """Take what ``learned`` returned elsewhere."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the encoder as JSON holds it."""
+        raise NotImplementedError
+
+    def declaration(self) -> dict[str, Any]:
+        """Return what the user has declared, without what was learned."""
+        return {name: value for name, value in self.to_dict().items() if name != "learned"}
+
+    def seen(self) -> dict[str, Any]:
+        """Return what was noticed and not learned yet, as JSON holds it."""
+        return {}
+
+    def resume(self, seen: Mapping[str, Any]) -> Self:
+        """Take what ``seen`` returned."""
+        return self
