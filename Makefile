@@ -21,7 +21,7 @@ setup: .venv/ready
 # One process compiles and caches the kernels first; then two test workers share them.
 test: setup
 	$(BIN)/python -m prudent compile
-	$(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not gpu" --durations=30
 
 # The same tests with new seeds, which are printed where a test fails.
 test-random: setup
