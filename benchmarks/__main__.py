@@ -1,13 +1,13 @@
 """Run the benchmarks: ``make bench``, or ``python -m benchmarks core bandit.peers`` for some of them.
 
-- ``python -m benchmarks`` runs what takes under twelve minutes on two quiet cores, and names what became slower by more
+- ``python -m benchmarks`` runs what takes under fifteen minutes on two quiet cores, and names what became slower by more
   than 20% since ``benchmarks/table.json``, relative to what it is compared with in the same run
 - ``python -m benchmarks --list`` says what there is; pieces that take long run when they are named
 - ``--write`` puts what was measured into ``benchmarks/table.json``
 - ``python -m benchmarks states --workers N`` is a study of states made from numbers, see ``benchmarks/states.py``
 - ``python -m benchmarks coverage --workers 16`` simulates logs and says how often intervals contain the truth
 - ``python -m benchmarks off_policy_episodes --workers 2`` does the same for off-policy evaluation of episodes
-- ``--page docs/benchmarks.md`` writes the page from the table, without running anything
+- ``--page docs/benchmarks.md`` writes the page from the table, and rows of other pages that quote it; runs nothing
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
         os.environ[name] = "1"
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-    from benchmarks import _page, _run, _table, coverage
+    from benchmarks import _page, _quotes, _run, _table, coverage
 
     if asked.names == ["coverage"]:
         return coverage.main(asked.workers, asked.logs, asked.page, asked.keep)
@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if asked.page:
         _page.write(_table.load(table), asked.page)
+        if table == _table.COMMITTED:
+            _quotes.write(_table.load(table))
         return 0
     return _run.run(asked.names, table, write=asked.write)
 

@@ -162,14 +162,15 @@ def _row(row: Row) -> str:
     if row.fixed:
         other = f"limit {other}"
     told = row.note if row.met else f"{row.note}; required: {row.required}".removeprefix("; ")
-    cells = [name, ours, other, "" if row.fixed else _ratio(row.ratio)]
+    cells = [name, ours, other, "" if row.fixed else ratio(row.ratio)]
     if row.lost:
         cells = [f"**{cell}**" for cell in cells]
         told = f"{told}; **{row.why or 'we do not know why'}**".removeprefix("; ")
     return "| " + " | ".join([*cells, _cell(told)]) + " |"
 
 
-def _ratio(x: float) -> str:
+def ratio(x: float) -> str:
+    """Return a ratio as tables show it."""
     if not math.isfinite(x):
         return ""
     return f"{x:,.0f}" if x >= 100 else f"{x:.2g}" if x >= 0.1 else f"{x:.1g}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("benchmarks", reason="the benchmarks are part of the repository, not of the package")
 
-from benchmarks import _page, _run, _table, core
+from benchmarks import _page, _quotes, _run, _table, core
 from benchmarks._table import Fit, Limit
 from benchmarks._timing import Row, absent, median_times, tried
 from benchmarks.bandit import against_peers
@@ -275,6 +276,26 @@ def test_the_committed_page_is_what_the_table_gives():
     for piece in table["pieces"].values():
         for item in _table.items_of(piece):
             assert not isinstance(item, Row) or not item.lost or item.why, f"{item.name}: lost, and nobody says why"
+
+
+def test_pages_quote_the_table():
+    table = _table.load(_table.COMMITTED)
+    for page in sorted({quote.page for quote in _quotes.QUOTES}):
+        text = (ROOT / page).read_text()
+        assert text == _quotes.quoted(text, page, table), f"{page}: run python -m benchmarks --page docs/benchmarks.md"
+
+
+def test_pages_quote_the_gpu():
+    """Times on a GPU stand on its page, where they were measured, and other pages say the same."""
+    found = re.findall(
+        r"^\| exact, ([\d,]+) x 10 x 5 \| (\S+) \|", (ROOT / "docs" / "gpu.md").read_text(), re.MULTILINE
+    )
+    assert len(found) == 2
+    large = (ROOT / "docs" / "howto" / "large-models.md").read_text()
+    for size, seconds in found:
+        assert f"| {size} x 10 x 5 | an H200 | {seconds} s |" in large
+    size, seconds = found[-1]
+    assert f"on an H200, {size} states (`make bench-gpu`) | {seconds} s |" in (ROOT / "README.md").read_text()
 
 
 def test_figures_follow_the_table():
