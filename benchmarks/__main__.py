@@ -1,6 +1,6 @@
 """Run the benchmarks: ``make bench``, or ``python -m benchmarks core bandit.peers`` for some of them.
 
-- ``python -m benchmarks`` runs what takes under fifteen minutes on two quiet cores, and names what became slower by more
+- ``python -m benchmarks`` runs what takes under 15 minutes on two quiet cores, and names what became slower by more
   than 20% since ``benchmarks/table.json``, relative to what it is compared with in the same run
 - ``python -m benchmarks --list`` says what there is; pieces that take long run when they are named
 - ``--write`` puts what was measured into ``benchmarks/table.json``
