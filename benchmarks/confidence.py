@@ -54,7 +54,8 @@ def misses(kind: str, law: Law, x: Any, confidence: float = 0.95) -> Any:
     m = law.mean
     if kind == "bernstein":
         shares, weights = bet_sizes(confidence, x.shape[1])
-        found = Sums(first - n * m, second - 2.0 * m * first + n * m * m, np.full(x.shape, -m), np.full(x.shape, 1 - m))
+        ends, count = (np.full(x.shape, -m), np.full(x.shape, 1 - m)), np.broadcast_to(n, x.shape)
+        found = Sums(first - n * m, second - 2.0 * m * first + n * m * m, *ends, count)
         missed = np.zeros(len(x), dtype=bool)
         for sign in (1.0, -1.0):
             for part in np.array_split(np.arange(len(x)), max(1, x.size // 200_000)):
@@ -178,7 +179,7 @@ def main() -> int:
         ("normal", "normal, sd learned", True, normal_stops(given.experiments, rng, sd=None, law="normal")),
         ("Bernoulli 37% 62%", "normal, sd 1/2", True, normal_stops(given.experiments, rng, sd=0.5, law="Bernoulli")),
         ("Bernoulli 37% 62%", "normal, sd learned", True, normal_stops(given.experiments, rng, sd=None, law="B")),
-        ("Bernoulli 37% 62%", "bernstein", False, bernstein_stops(few, rng, (0.375, 0.625), 63)),
+        ("Bernoulli 37% 62%", "bernstein", True, bernstein_stops(few, rng, (0.375, 0.625), 63)),
         ("Bernoulli 1% 1.5%", "bernstein", False, bernstein_stops(few, rng, (0.01, 0.015), 8000)),
     ):
         late = float(np.quantile(stops, 0.8))

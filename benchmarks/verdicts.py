@@ -11,6 +11,8 @@
   episodes, which ``summary`` does too, and changes their rows only. One simulation of twice the episodes, kept in
   RESULTS/episodes, has all three. It fails if a verdict at all the episodes is not that of ``docs/verdicts.json``.
 - ``python -m benchmarks.verdicts page`` puts the tables of ``docs/verdicts.json`` into ``docs/numbers.md`` once more.
+
+RESULTS may hold some of the studies only: ``rates`` and ``summary --stored`` then keep what the files have of others.
 """
 
 from __future__ import annotations
@@ -103,6 +105,11 @@ def _code() -> list[str]:
     ]
 
 
+def claim_order() -> list[str]:
+    """Return the claims of all studies, in the order of pages."""
+    return [statement.id for study in STUDIES.values() for statement in study.claims]
+
+
 def rates(results: Path, workers: int, studies: int, file: Path) -> int:
     """Measure and write the error rates; return 1 if one exceeds what is promised."""
     found: dict[str, dict[str, ErrorRate]] = {}
@@ -125,11 +132,14 @@ def rates(results: Path, workers: int, studies: int, file: Path) -> int:
         (f"{claim} ({reading or 'as written'})", rate) for claim, its in found.items() for reading, rate in its.items()
     ]
     wrong = [name for name, rate in each if rate.largest > ERROR]
+    claims = {claim: record(its) for claim, its in found.items()}
+    if file.exists():
+        claims = json.loads(file.read_text(encoding="utf-8"))["claims"] | claims
     content = {
         "studies": studies,
         "promised": ERROR,
         "scale": next(iter(load_datasets(results).values())).attrs["scale"],
-        "claims": {claim: record(its) for claim, its in found.items()},
+        "claims": {claim: claims[claim] for claim in claim_order() if claim in claims},
     }
     write(file, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     print(f"{time.perf_counter() - began:.0f} s; more than {ERROR:.0%}: {', '.join(wrong) or 'none'}")
@@ -244,7 +254,7 @@ def summary(results: Path, workers: int | None, simulate: bool = True) -> dict[s
     """Return what the pages say of the claims."""
     datasets = load_datasets(results)
     claims = judge(datasets)
-    order = [statement.id for study in STUDIES.values() for statement in study.claims]
+    order = claim_order()
     recorded = [data.attrs for data in datasets.values()]
     return {
         "scale": ", ".join(dict.fromkeys(str(each["scale"]) for each in recorded)),
@@ -265,6 +275,17 @@ def summary(results: Path, workers: int | None, simulate: bool = True) -> dict[s
         ],
         "thresholds": thresholds(results, workers, simulate),
     }
+
+
+def joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a summary with the claims of another one that are not in it."""
+    claims = {each["id"]: each for each in (*before["claims"], *now["claims"])}
+    listed = [claims[claim] for claim in claim_order() if claim in claims]
+    tally = counts(())
+    for each in listed:
+        tally[each["whose"]][each["kind"]] += 1
+    kept = {claim: rows for claim, rows in before["thresholds"].items() if claim in claims}
+    return {**now, "counts": tally, "claims": listed, "thresholds": kept | now["thresholds"]}
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
@@ -337,6 +358,8 @@ def main(arguments: list[str]) -> int:
         return rates(asked.results, asked.workers, asked.studies, asked.out or RATES)
     if asked.what == "summary":
         content = summary(asked.results, asked.workers, not asked.stored)
+        if asked.stored and len(content["claims"]) < len(claim_order()):
+            content = joined(json.loads(SUMMARY.read_text(encoding="utf-8")), content)
         SUMMARY.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     content = json.loads(SUMMARY.read_text(encoding="utf-8"))
     if asked.what == "episodes":

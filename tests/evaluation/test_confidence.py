@@ -9,11 +9,12 @@ import pytest
 from refusals import refused
 from scipy import stats
 
-from benchmarks.confidence import FIXED, LAWS, adaptive, misses, normal_stops
+from benchmarks.confidence import FIXED, LAWS, adaptive, bernstein_stops, misses, normal_stops
 from prudent.errors import DataError, ParameterError
 from prudent.evaluation import ConfidenceSequence, DifferenceSequence, confidence_sequence
 from prudent.evaluation.confidence import Bets, normal_capital, normal_widths
 from prudent.evaluation.confidence_differences import difference_widths
+from prudent.evaluation.confidence_sequences import Sums, log_capitals
 
 MANY = 400
 # the count of misses that a rate of 5% exceeds with probability 1e-8: 30 rates are looked at in a run
@@ -36,6 +37,29 @@ def test_a_difference_of_half_the_noise_is_found_within_twice_the_fixed_size(rng
     """The benchmark has 80% at 121 of 126 rewards; 70% of 500 experiments is 5.6 standard errors below."""
     for sd in (1.0, None):
         assert np.quantile(normal_stops(500, rng, sd=sd, law="normal"), 0.7) <= 2.0 * FIXED
+
+
+@pytest.mark.slow
+def test_clicks_that_differ_by_half_the_noise_are_found_within_twice_the_fixed_size(rng):
+    """The benchmark has 87% by 126 rewards; fewer than 60% of 100 experiments is 8 standard errors below."""
+    assert np.quantile(bernstein_stops(100, rng, (0.375, 0.625), 63), 0.6) <= 2.0 * FIXED
+
+
+def test_bounds_by_sums_are_below_the_capital_and_exact_for_clicks(rng):
+    m, bets, n = np.linspace(0.01, 0.99, 25), 0.9 * 0.5 ** np.arange(8.0), 40
+    for law in ("clicks", "rare", "beta", "equal"):
+        chance = {"clicks": 0.5, "rare": 0.02}.get(law)
+        x = rng.beta(0.3, 2.0, n) if law == "beta" else np.full(n, rng.random())
+        x = x if chance is None else (rng.random(n) < chance).astype(float)
+        y = x[:, np.newaxis] - m
+        found = Sums(y.sum(axis=0), (y * y).sum(axis=0), -m, 1.0 - m, float(n))
+        for sign in (1.0, -1.0):
+            capital = np.log1p(sign * np.multiply.outer(bets, y)).sum(axis=1)
+            bound = log_capitals(found, bets, sign)
+            assert (bound <= capital + 1e-9).all()
+            assert (bound >= log_capitals(found._replace(count=None), bets, sign)).all()
+            if chance is not None:
+                assert bound == pytest.approx(capital, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["bernstein", "betting", "normal", "normal with sd"])

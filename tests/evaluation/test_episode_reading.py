@@ -12,7 +12,14 @@ from refusals import refused, warned
 import prudent as pr
 from prudent.errors import DataError, OverlapWarning, ParameterError
 from prudent.evaluation import EpisodeEstimates, replay, tune
-from prudent.evaluation.episodes.intervals import Resamples, betting_limit, bootstrap, safe_limits, student
+from prudent.evaluation.episodes.intervals import (
+    Resamples,
+    betting_limit,
+    bootstrap,
+    bootstrap_mean,
+    safe_limits,
+    student,
+)
 from prudent.evaluation.episodes.log import read_episodes
 from prudent.evaluation.episodes.weights import RatioSum
 
@@ -300,6 +307,19 @@ def test_studentised_intervals_of_normal_means_are_students(rng):
     ratio = RatioSum(values + 3.0, np.exp(0.5 * rng.standard_normal((4000, 1))))
     drawn = bootstrap(ratio, Resamples(4000, 500, rng), 0.95)
     assert drawn.low < ratio.value < drawn.high
+
+
+def test_quantiles_of_replicates_are_those_of_one_more_draw(rng):
+    # the score of the log and 199 replicates are exchangeable: it is within the ranks 5 and 195 with chance 190 / 200
+    influence = rng.normal(size=40)
+    influence -= influence.mean()
+    chunks = Resamples(40, 199, rng)
+    (counts,) = list(chunks)
+    means = counts @ influence / 40.0
+    scores = np.sort(means / np.sqrt((counts @ influence**2 / 40.0 - means**2) / 40.0))
+    found = bootstrap_mean(1.0, influence, 0.0, chunks, 0.95)
+    own = np.sqrt(influence @ influence / 40.0**2)  # the error with n in place of n - 1
+    assert (found.low, found.high) == pytest.approx((1.0 - scores[194] * own, 1.0 - scores[4] * own), rel=1e-12)
 
 
 def test_chunks_that_are_drawn_again_are_the_same(rng, monkeypatch):

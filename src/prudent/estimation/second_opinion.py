@@ -54,6 +54,10 @@ class Opinions(NamedTuple):
         """Return the lowest of the gains that judges see."""
         return min(self.gain[design, alpha].values())
 
+    def dispute(self, design: str, alpha: float) -> float:
+        """Return how far the lowest gain is below the one in the states of the design itself."""
+        return self.gain[design, alpha][design] - self.least(design, alpha)
+
     @property
     def best_judge(self) -> str:
         """The judge whose model is nearest to what the log earned."""

@@ -14,10 +14,13 @@ on the policy of the log as well, and splits there. Maps that predict much worse
 
 Honest values of a coarse map are judged by its own states, which may be blind to what is wrong with them. So every
 policy is also judged in the states of all other candidates (``second_opinion``), and the lowest *gain* over what the
-log did counts. Where the data do not tell, caution does: of all levels and maps whose gain is within one standard
-error of the highest, those with the highest level, and of these the one with the highest gain. The choice *improves*
-on the log if the lower end of the interval of its gain is above zero and above what the best calibrated model
-overrates what the log is known to have earned.
+log did counts. This does not undo the error of a coarse map: its policy may lead to where the log has hardly been (an
+open state such as "9 or more" hides that), and there all judges know only what the log did. How far the other judges
+fall short of the map's own is what shows of such an error, so maps are ranked by the lowest gain less this *dispute*.
+Where the data do not tell, caution does: of all levels and maps whose rank is within one standard error of the
+highest, those with the highest level, and of these the one with the highest rank. The choice *improves* on the log if
+the lower end of the interval of its lowest gain is above zero and above what the best calibrated model overrates what
+the log is known to have earned.
 """
 
 from __future__ import annotations
@@ -100,7 +103,8 @@ class StateChoice:
         pandas.DataFrame
             Columns design, states, predicts, coverage, unseen, alpha (the best level; of the chosen design, the level
             that was chosen), promised, honest, low, high, log (the honest value of what the log did in these states),
-            gain (the lowest that any judge sees), gap (how much these states overrate what the log earned) and chosen.
+            gain (the lowest that any judge sees), dispute (how far it is below what these states say themselves), gap
+            (how much these states overrate what the log earned) and chosen.
         """
         import pandas
 
@@ -115,7 +119,8 @@ class StateChoice:
             row |= {"alpha": self.honest.cells[best].alpha}
             row |= {key: float(getattr(self.honest, key)[best]) for key in ("promised", "honest", "low", "high")}
             row |= {"log": float(self.honest.honest[self.honest.log_of(best)])}
-            row |= {"gain": self.opinions.least(name, row["alpha"]), "gap": self.opinions.gap[name]}
+            row |= {"gain": self.opinions.least(name, row["alpha"])}
+            row |= {"dispute": self.opinions.dispute(name, row["alpha"]), "gap": self.opinions.gap[name]}
             row |= {"chosen": name == self.design}
             rows.append(row)
         return pandas.DataFrame(rows)
@@ -289,10 +294,11 @@ def choose(
     floor = max(scores.values()) - SLACK
     allowed = [i for i, cell in enumerate(honest.cells) if cell.alpha is not LOG and scores[cell.design] >= floor]
     gains = {i: opinions.least(honest.cells[i].design, _level(honest, i)) for i in allowed}
-    best = max(allowed, key=gains.__getitem__)
-    near = [i for i in allowed if gains[best] - gains[i] <= honest.difference(best, i).error]
+    rank = {i: gains[i] - opinions.dispute(honest.cells[i].design, _level(honest, i)) for i in allowed}
+    best = max(allowed, key=rank.__getitem__)
+    near = [i for i in allowed if rank[best] - rank[i] <= honest.difference(best, i).error]
     level = max(_level(honest, i) for i in near)
-    best = max((i for i in near if _level(honest, i) == level), key=gains.__getitem__)
+    best = max((i for i in near if _level(honest, i) == level), key=rank.__getitem__)
     name = honest.cells[best].design
     paired = honest.difference(best, honest.log_of(best))
     moved = gains[best] - paired.value

@@ -17,7 +17,7 @@ set of their differences u - v.
 
 ``bernstein``
     The bets of ``prudent.evaluation.confidence_sequences`` on y = x - u for the first arm and on
-    v - x for the second, J sizes each. The mixture has half its weight on bets of equal size and half on all pairs of
+    v - x for the second, J sizes each. The mixture has 3/4 of its weight on bets of equal size and 1/4 on all pairs of
     sizes. The product of both capitals is bounded from below over each interval between neighbouring candidates, where
     the one capital falls and the other rises, so the grid loses a little width and no confidence.
 """
@@ -35,6 +35,7 @@ from .confidence_sequences import Sums, bet_sizes, log_capitals
 
 KINDS = ("bernstein", "normal")
 _TOGETHER = 0.8  # k: how much the bets are against each other
+_EQUAL = 0.75  # weight of bets of equal size on both arms
 _LOCAL = 400  # candidates near the means, and as many over the whole range
 _STEPS = 40  # of bisection
 
@@ -220,7 +221,7 @@ def _lower(better: FloatArray, worse: FloatArray, confidence: float, planned: in
         v, top = points[:-1], points[1:] + d
         k = np.flatnonzero((top >= 0.0) & (v + d <= 1.0))  # pairs of which some are in the range
         ends = np.minimum(np.searchsorted(points, top[k]), points.size - 1)
-        left = one[ends] + two[k] < goal + math.log(2.0)  # the bets of all pairs of sizes do not suffice
+        left = one[ends] + two[k] < goal - math.log1p(-_EQUAL)  # the bets of all pairs of sizes do not suffice
         return bool((pair_capital(up[:, ends[left]], down[:, k[left]], weights) >= goal).all())
 
     estimate = float(better[1] / better[0] - worse[1] / worse[0])
@@ -254,4 +255,4 @@ def pair_capital(up: FloatArray, down: FloatArray, weights: FloatArray) -> Float
     column = weights[:, np.newaxis]
     pairs = np.logaddexp.reduce(up + column, axis=0) + np.logaddexp.reduce(down + column, axis=0)
     equal = np.logaddexp.reduce(up + down + column, axis=0)
-    return np.asarray(np.logaddexp(pairs, equal) - math.log(2.0))
+    return np.asarray(np.logaddexp(pairs + math.log1p(-_EQUAL), equal + math.log(_EQUAL)))

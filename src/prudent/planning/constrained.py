@@ -19,7 +19,13 @@ probabilities are those of the mixture of the occupations.
 over the worst of them. It is convex in the mixture, so that the small program has a threshold and an excess for each
 draw (Rockafellar and Uryasev, 2000), and its multipliers are weights of the draws. Returns and costs are then those of
 ``prudent.planning.constrained_draws``: a policy that is best for a weighted sum over models is looked for locally, and
-the upper bound is that of somebody who knows the model of each draw.
+the upper bound is that of somebody who knows the model of each draw. That bound is convex in the prices of the draws,
+and is lowered by smoothed column generation.
+
+References
+----------
+Wentges, *Weighted Dantzig-Wolfe decomposition for linear mixed-integer programming*, International Transactions in
+Operational Research 4 (1997).
 """
 
 from __future__ import annotations
@@ -207,6 +213,34 @@ class _Mixtures:
                 break
         return found
 
+    def tighten(self, tie: float, most: int) -> None:
+        """Lower ``upper`` by prices of the draws, ``most`` of them, until it is within ``tie`` of the mixture.
+
+        Every price of a draw between 0 and its share of the tail gives a bound, if prices sum to the multiplier. Those
+        of the linear program are often one corner of many that are equally good for it, and bad for the bound. So the
+        first prices are even, and later ones are halfway between the program's and those of the lowest bound (Wentges
+        1997), unless these find no new policy.
+        """
+        limits = np.array([bound.bound for bound in self.bounds])
+        found = self.solved(False)
+        kept = tried = found._replace(prices=[np.full(one.size, one.sum() / one.size) for one in found.prices])
+        for _ in range(most):
+            policy, best = self.pricing.best(1.0, tried.prices, self.policies)
+            dual = best + float(np.maximum(tried.multipliers, 0.0) @ limits)
+            if dual < self.upper:
+                self.upper, kept = dual, tried
+            new = self.add(policy)
+            if self.upper - found.value <= tie or (not new and tried is found):
+                return
+            found = self.solved(False) if new else found
+            tried = _halfway(kept, found) if new else found
+
+
+def _halfway(one: _Found, other: _Found) -> _Found:
+    """Return the prices and multipliers in the middle of two."""
+    prices = [0.5 * (mine + theirs) for mine, theirs in zip(one.prices, other.prices, strict=True)]
+    return other._replace(prices=prices, multipliers=0.5 * (one.multipliers + other.multipliers))
+
 
 def solve_constrained(
     problem: PlanningProblem,
@@ -250,7 +284,7 @@ def solve_constrained(
         for policy, judged in zip(mixtures.policies, mixtures.judged, strict=True):
             knowing.policies.append(np.broadcast_to(policy, (pricing.draws, policy.size)))
             knowing.judged.append(judged)
-        knowing.improve(False, CLOSE * size, BOUND_POLICIES)
+        knowing.tighten(CLOSE * size, BOUND_POLICIES)
         mixtures.upper = knowing.upper
         pricing.progress.close()
     return _solution(problem, centre, pricing, names, mixtures, found)

@@ -13,6 +13,7 @@ piecewise linear in theta. Under Dirichlet(psi) C_j is Beta(A_j, n - A_j) with t
 - **the mean over the posterior** needs E min(C, t) = (A/n) I_t(A + 1, n - A) + t I_{1-t}(n - A, A) only: exact;
 - **two outcomes** make sigma a monotone function of one Beta, so that CVaRs of it are partial moments: exact for every
   mixture of CVaRs over the posterior;
+- **three outcomes** make them integrals over one Beta (``luck_three``), for one CVaR of outcomes;
 - all else is sampled. The certificate is then about the draws, and the message of a solution says by how much other
   draws would change it.
 
@@ -38,11 +39,14 @@ from ..types import BoolArray, FloatArray, IntArray
 from .chain import Chain
 from .draw_blocks import GivenDraws, SlotDraws
 from .equivalent_rows import EquivalentDrawRows
+from .luck_three import ThreeCounts, three_weights
 from .row_risks import UNDERFLOW, OutcomeRows, Task
 from .rows import Draws, outcome_values
 from .set_rows import sort_by
 
 NEARBY = 8.0 * EPS  # of a quantile of a Beta law; near 1 a density can be so steep that a rounding moves a mass of 0.1
+SMALLEST_GAP = 1e-12  # between outcomes, of the range: nearer ones are that far apart
+LEAST_COUNT = 0.1  # of three outcomes: the rule of integration reaches no further
 BATCHES = 10  # of draws, whose differences say how much a sampled value depends on the draws
 
 
@@ -80,7 +84,8 @@ def knows_luck(counts: FloatArray, form: ExactForm, luck: Luck) -> bool:
     """Return whether rows with ``counts`` [B, K] need no draws."""
     if form.quantile or luck.beta != 0.0:
         return False
-    return bool((form.levels == 0.0).all()) or int(np.count_nonzero(counts, axis=1).max()) <= 2
+    most = 3 if luck.tail.size == 1 and counts[counts > 0.0].min(initial=np.inf) >= LEAST_COUNT else 2
+    return bool((form.levels == 0.0).all()) or int(np.count_nonzero(counts, axis=1).max()) <= most
 
 
 # -- without draws -----------------------------------------------------------------------------------------
@@ -148,7 +153,7 @@ def _beyond(moment_cut: Any, moment: Any, mass_cut: Any, mass: Any, t: float) ->
 
 
 class LuckRows(OutcomeRows):
-    """Both risks without draws: the mean over the posterior, or rows with at most two outcomes."""
+    """Both risks without draws: the mean over the posterior, or rows with at most three outcomes."""
 
     def __init__(self, model: UncertainMDP, counts: FloatArray, form: ExactForm, luck: Luck) -> None:
         """``counts`` [B, K], 0 for an impossible outcome."""
@@ -185,20 +190,47 @@ class LuckRows(OutcomeRows):
                 np.put_along_axis(back, order, found, axis=1)
                 weights += own * back
         else:
-            rows = np.arange(pairs.size)
-            low = np.argmin(np.where(possible, y, np.inf), axis=1)
-            high = possible.shape[1] - 1 - np.argmax(possible[:, ::-1], axis=1)
-            other = np.where(high == low, np.argmax(possible, axis=1), high)
-            single = other == low
-            first, rest = psi[rows, low], np.where(single, 1.0, psi[rows, other])
-            share, doubt = worse_share(np.where(single, 1.0, first), rest, self.luck, self.form)
-            self._doubt = max(self._doubt, float(np.where(single, 0.0, doubt).max(initial=0.0)))
-            weights[rows, other] = 1.0 - share
-            weights[rows, low] = share
-            weights[single] = 0.0
-            weights[rows[single], low[single]] = 1.0
+            many = possible.sum(axis=1) > 2
+            for some, kind in ((np.flatnonzero(~many), self._two), (np.flatnonzero(many), self._three)):
+                if some.size:
+                    weights[some] = kind(y[some], psi[some])
         weights[~possible] = 0.0
         return weights, y, held, size
+
+    def _two(self, y: FloatArray, psi: FloatArray) -> FloatArray:
+        """Return weights of rows with at most two possible outcomes."""
+        possible, rows, weights = psi > 0.0, np.arange(len(y)), np.zeros(y.shape)
+        low = np.argmin(np.where(possible, y, np.inf), axis=1)
+        high = possible.shape[1] - 1 - np.argmax(possible[:, ::-1], axis=1)
+        other = np.where(high == low, np.argmax(possible, axis=1), high)
+        single = other == low
+        first, rest = psi[rows, low], np.where(single, 1.0, psi[rows, other])
+        share, doubt = worse_share(np.where(single, 1.0, first), rest, self.luck, self.form)
+        self._doubt = max(self._doubt, float(np.where(single, 0.0, doubt).max(initial=0.0)))
+        weights[rows, other] = 1.0 - share
+        weights[rows, low] = share
+        weights[single] = 0.0
+        weights[rows[single], low[single]] = 1.0
+        return weights
+
+    def _three(self, y: FloatArray, psi: FloatArray) -> FloatArray:
+        """Return weights of rows with three possible outcomes."""
+        (tail,), (sign,) = self.luck.tail.tolist(), self.luck.sign.tolist()
+        order = np.argsort(np.where(psi > 0.0, sign * y, np.inf), axis=1, kind="stable")[:, :3]
+        worth, counts = (np.take_along_axis(part, order, axis=1) for part in (sign * y, psi))
+        gaps = np.diff(worth, axis=1)
+        # equal outcomes get equal shares of a gap; their weights multiply nothing
+        gap = np.where(gaps.sum(axis=1) > 0.0, gaps[:, 0] / np.maximum(gaps.sum(axis=1), UNDERFLOW), 0.5)
+        rows = ThreeCounts(*np.ascontiguousarray(counts.T), np.clip(gap, SMALLEST_GAP, 1.0 - SMALLEST_GAP), tail)
+        found = np.zeros(counts.shape)
+        tails, sides = tails_of(self.form.levels, False)
+        for share, side, part in zip(tails.tolist(), sides.tolist(), self.form.weights.tolist(), strict=True):
+            own, doubt = three_weights(rows, share, side * sign > 0.0)
+            found += part * own
+            self._doubt = max(self._doubt, abs(part) * (float(doubt.max()) + SMALLEST_GAP))
+        weights = np.zeros(y.shape)
+        np.put_along_axis(weights, order, found, axis=1)
+        return weights
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``."""
@@ -227,7 +259,8 @@ def luck_rows(
     if counts is None:
         message = (
             f"draws must be given: {risk!r} of {outcome_risk!r} is exact for CVaRs over outcomes if the risk over the "
-            "posterior is the mean (alpha=0) or no source has more than two outcomes; e.g. draws=1000"
+            "posterior is the mean (alpha=0) or no source has more than three outcomes (two if CVaRs over outcomes are "
+            "mixed); e.g. draws=1000"
         )
         raise ParameterError(message, code="missing-argument", argument="draws")
     return LuckRows(model, counts, form_of(risk), luck)
@@ -356,13 +389,17 @@ class LuckDrawRows(EquivalentDrawRows):
             extra[some] += more
         return self._chain(weights, entries, starts, extra)
 
+    def errors(self, value: FloatArray, pairs: IntArray) -> FloatArray:
+        """Return standard errors [pairs] of rows by their draws, from batches of these."""
+        found, each = np.empty(pairs.size), self.theta.n // BATCHES
+        for some, _, z, _ in self._chunks(value, pairs):
+            means = np.stack([np.asarray(self.risk(z[i * each : (i + 1) * each])) for i in range(BATCHES)])
+            found[some] = means.std(axis=0, ddof=1) / np.sqrt(BATCHES)
+        return found
+
     def note(self, value: FloatArray, pairs: IntArray) -> str:
         """See ``RowRisk.note``: how much the values of these pairs depend on the draws, from batches of them."""
         if self.theta.n < 10 * BATCHES:
             return f"; for these {self.theta.n} posterior draws, too few to say how much others would change it"
-        worst, each = 0.0, self.theta.n // BATCHES
-        for _, _, z, _ in self._chunks(value, pairs):
-            means = np.stack([np.asarray(self.risk(z[i * each : (i + 1) * each])) for i in range(BATCHES)])
-            worst = max(worst, float(means.std(axis=0, ddof=1).max()) / np.sqrt(BATCHES))
-        worst /= 1.0 - self.discount if self.discount < 1.0 else 1.0
+        worst = float(self.errors(value, pairs).max()) / (1.0 - self.discount if self.discount < 1.0 else 1.0)
         return f"; for {self.theta.n:,} posterior draws, whose standard error is up to about {worst:.1g}"

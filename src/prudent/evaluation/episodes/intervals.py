@@ -116,7 +116,8 @@ def _studentised(plain: Interval, value: float, scores: FloatArray, n: int, conf
     """Return the interval of studentised replicates; a replicate without spread is as far away as can be."""
     tail = 0.5 * (1.0 - confidence)
     clean = np.nan_to_num(scores, nan=0.0, posinf=1e6, neginf=-1e6)
-    low, high = np.quantile(clean, (1.0 - tail, tail))
+    # of B + 1 exchangeable scores one falls between those of rank p (B + 1) and (1 - p) (B + 1) with chance 1 - 2 p
+    low, high = np.quantile(clean, (1.0 - tail, tail), method="weibull")
     adjust = math.sqrt(n / max(n - 1, 1))
     return Interval(value - float(low) * plain.error / adjust, value - float(high) * plain.error / adjust, plain.error)
 

@@ -1,0 +1,103 @@
+"""CVaR over the posterior of CVaR over three outcomes, without draws: other closed forms, draws, and honest errors."""
+
+import numpy as np
+import pytest
+
+import prudent as pr
+from prudent.planning.luck_rows import Luck, worse_share
+from prudent.planning.luck_three import ThreeCounts, three_weights
+from prudent.risk import form_of
+
+COUNTS = (0.1, 0.3, 0.5, 1.0, 2.0, 7.5, 30.0, 400.0, 1e4)
+
+
+def random_rows(rng, size):
+    """Return counts and sorted values of outcomes [size, 3], and the share of the first gap."""
+    psi, y = rng.choice(COUNTS, (size, 3)), np.sort(rng.normal(size=(size, 3)), axis=1)
+    return psi, y, (y[:, 1] - y[:, 0]) / (y[:, 2] - y[:, 0])
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.9, 0.99])
+def test_all_outcomes_make_the_risk_of_a_dirichlet_mean(rng, alpha):
+    """With a share of 1 the inner risk is the mean: the contour integrals say the same, within the stated doubt."""
+    psi, y, gap = random_rows(rng, 12)
+    of = ThreeCounts(*np.ascontiguousarray(psi.T), gap, 1.0)
+    for lower, sign in ((True, 1.0), (False, -1.0)):
+        weights, doubt = three_weights(of, 1.0 - alpha, lower)
+        wanted = sign * pr.exact.cvar_dirichlet(sign * y, psi, alpha)
+        assert (abs((weights * y).sum(axis=1) - wanted) <= (doubt + 1e-12) * (y[:, 2] - y[:, 0])).all()
+        assert np.median(doubt) < 1e-9
+        assert (weights >= 0.0).all()
+        np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-14)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("tail", [0.2, 0.6, 1.0])
+def test_equal_outcomes_are_one(rng, lower, tail):
+    """Where two outcomes are nearly the same, the closed form of two outcomes holds."""
+    psi = rng.choice(COUNTS[2:], (30, 3))
+    form = form_of(pr.CVaR(0.8 if lower else -0.8))
+    luck = Luck(np.array([tail]), np.ones(1), np.ones(1), 0.0)
+    for gap, merged in ((1.0 - 1e-11, (0, [1, 2])), (1e-11, ([0, 1], 2))):
+        weights, doubt = three_weights(ThreeCounts(*np.ascontiguousarray(psi.T), np.full(30, gap), tail), 0.2, lower)
+        low, rest = (psi[:, part].reshape(30, -1).sum(axis=1) for part in merged)
+        share, other = worse_share(low, rest, luck, form)
+        found = weights[:, 0] if gap > 0.5 else weights[:, :2].sum(axis=1)
+        assert (abs(found - share) <= doubt + other + 1e-8).all()
+
+
+@pytest.mark.parametrize(("size", "n"), [(10, 40_000), pytest.param(200, 400_000, marks=pytest.mark.slow)])
+def test_rows_equal_draws(rng, size, n):
+    """Draws of each row, both tails: within 6 standard errors, a false alarm below 1e-6 for a quick run."""
+    psi, y, gap = random_rows(rng, size)
+    psi = np.maximum(psi, 0.5)
+    for tail, alpha in ((0.3, 0.5), (0.8, 0.9)):
+        of = ThreeCounts(*np.ascontiguousarray(psi.T), gap, tail)
+        found = {lower: three_weights(of, 1.0 - alpha, lower)[0] for lower in (True, False)}
+        for i in range(size):
+            drawn = np.cumsum(rng.dirichlet(psi[i], n), axis=1)
+            inside = np.diff(np.minimum(drawn, tail), axis=1, prepend=0.0) / tail
+            sigma = np.sort(inside @ y[i])
+            for lower, side in ((True, sigma), (False, -sigma[::-1])):
+                kept = round(n * (1.0 - alpha))
+                cut = side[kept - 1]
+                terms = cut - np.maximum(cut - side, 0.0) / (1.0 - alpha)
+                error = terms.std() / np.sqrt(n)
+                value = (1.0 if lower else -1.0) * found[lower][i] @ y[i]
+                assert abs(value - terms.mean()) <= 6.0 * error + 1e-5 * (y[i, 2] - y[i, 0]), (psi[i], y[i])
+
+
+def test_errors_of_draws_are_honest(rng):
+    """1,000 rows by 2,000 draws each, against their exact values: errors are as large as is said.
+
+    Of the errors divided by what is said, 95% are below 2.26 (Student, nine degrees of freedom) if what is said is
+    right. Fewer than 90% have a probability below 1e-9 then (binomial).
+    """
+    size = 1_000
+    psi, y = rng.choice(COUNTS[2:7], (size, 3)), rng.normal(size=(size, 3))
+    source = np.arange(size)[:, np.newaxis]
+    model = pr.UncertainMDP(source, np.full((size, 1, 3), -2), y[:, np.newaxis], discount=0.5)
+    problem = pr.BayesianRiskMDP(model, psi, 0.8, outcome_risk=pr.CVaR(0.5))
+    exact, value, pairs = np.empty(size), np.zeros(size), np.arange(size)
+    assert problem.operator(threads=1).backup(value, pairs, exact) < 1e-5
+    drawn, operator = np.empty(size), problem.operator(2_000, rng, threads=1)
+    operator.backup(value, pairs, drawn)
+    said = operator.rows.errors(value, pairs)
+    assert (abs(drawn - exact) <= 2.26 * said).mean() > 0.9
+
+
+@pytest.mark.parametrize(("alpha", "luck"), [(0.8, pr.CVaR(0.5)), (-0.5, pr.CVaR(-0.6))])
+def test_problems_with_three_outcomes_need_no_draws(rng, alpha, luck):
+    """A whole solution, by many draws: the certificate of the exact one, and the noise of the other."""
+    problem = pr.envs.random_model(3, 2, branching=3, discount=0.6, rng=rng)
+    counts = rng.choice([0.5, 2.0, 9.0], problem.model.prior().shape) * (problem.model.prior() > 0)
+    brmdp = pr.BayesianRiskMDP(problem.model, counts, alpha, outcome_risk=luck)
+    assert brmdp.is_exact
+    exact = brmdp.solve()
+    assert exact.converged
+    assert exact.error_bound < 1e-5
+    drawn = brmdp.solve(draws=20_000, rng=rng)
+    assert abs(exact.value - drawn.value).max() <= 0.03 * max(1.0, abs(exact.value).max())
+    # the residual of the certificate, once more by the rows
+    again = brmdp.evaluate(exact.policy)
+    assert abs(again.value - exact.value).max() <= exact.error_bound + again.error_bound
