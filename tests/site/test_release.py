@@ -136,3 +136,31 @@ def test_types_are_seen_by_users(built, uv, tmp_path):
     (tmp_path / "wrong.py").write_text(TYPED + "\nwrong: str = solution.error_bound\n")
     with pytest.raises(AssertionError, match="Incompatible types"):
         do(python, "-m", "mypy", "--strict", "wrong.py", cwd=tmp_path)
+
+
+def test_workflows_are_sound():
+    """By the schema of workflows, and by an auditor of what they allow."""
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert files
+    tools = Path(sys.executable).parent
+    do(tools / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *files, cwd=ROOT)
+    do(tools / "zizmor", "--offline", "--no-progress", *files, cwd=ROOT)
+
+
+def test_a_wheel_with_kernels_compiles_nothing(uv, tmp_path):
+    """The first calls of an installation, with the machine code that came with it."""
+    kernels = tmp_path / "kernels"
+    do(sys.executable, ROOT / "release" / "kernels.py", kernels, cwd=tmp_path)
+    call = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "dist"), str(ROOT)]
+    built = subprocess.run(
+        call, env=os.environ | {"PRUDENT_KERNELS": str(kernels)}, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    (wheel,) = (tmp_path / "dist").iterdir()
+    assert "-none-any" not in wheel.name
+    python = environment(uv, tmp_path, f"{sys.version_info.major}.{sys.version_info.minor}")
+    pinned = ("-c", ROOT / "constraints.txt")  # with the Numba that compiled them
+    do(uv, "pip", "install", "--quiet", "--python", python, *pinned, f"prudent @ {wheel.as_uri()}", cwd=tmp_path)
+    assert do(python, "-c", SMOKE, cwd=tmp_path).endswith("works\n")
+    home = Path(do(python, "-c", "import prudent; print(prudent.__file__)", cwd=tmp_path).strip()).parent
+    assert not list(home.rglob("__pycache__/*.nbc"))
