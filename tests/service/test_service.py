@@ -1,15 +1,19 @@
 """The service through HTTP: slots, decisions, rewards, keys, limits, errors, restarts, the client."""
 
 import os
+import socket
 import time
 
 import pytest
 from _service import ADMIN, CONTEXT, SPEC, TestClient, application_of, problem, soon
+from refusals import refused
 
 import prudent as pr
+from prudent.errors import ParameterError
 from prudent.service.app import Limits, application
 from prudent.service.auth import Keys, read_keys
 from prudent.service.registry import Registry
+from prudent.service.server import serve
 from prudent.service.slots import Slots
 
 
@@ -232,3 +236,45 @@ def test_a_clock_that_steps_back_loses_nothing(tmp_path, monkeypatch):
 def test_what_is_too_large_is_refused_before_it_is_made(http):
     problem(http.put("/v1/slots/huge", json={"arms": 2, "dim": 1_000_000}), 422, "slot-too-large")
     problem(http.put("/v1/slots/huge", json={"kind": "items", "dim": 100_000}), 422, "slot-too-large")
+
+
+def test_a_slot_of_another_server_is_known_at_once(tmp_path):
+    with (
+        TestClient(application_of(tmp_path), headers=ADMIN) as one,
+        TestClient(application_of(tmp_path), headers=ADMIN) as other,
+    ):
+        problem(other.post("/v1/slots/new/decide", json={"context": CONTEXT}), 404, "unknown-slot")
+        time.sleep(0.3)  # between two searches
+        assert one.put("/v1/slots/new", json=SPEC).status_code == 201
+        found = other.post("/v1/slots/new/decide", json={"context": CONTEXT})
+        assert found.json()["arm"] in SPEC["arms"]
+        assert one.post("/v1/slots/new/reward", json={"id": found.json()["id"], "reward": 1}).json() == {"status": "ok"}
+
+
+def test_metrics_count_requests_decisions_and_rewards(tmp_path):
+    with TestClient(application_of(tmp_path), headers=ADMIN) as http:
+        http.put("/v1/slots/a", json=SPEC)
+        ids = [http.post("/v1/slots/a/decide", json={"context": CONTEXT, "arms": ["blue"]}).json()["id"]] * 2
+        for id in ids:
+            http.post("/v1/slots/a/reward", json={"id": id, "reward": 1})
+        lines = http.get("/metrics").text.splitlines()
+        path = 'path="/v1/slots/{slot}/reward"'
+        for line in (
+            'prudent_decisions_total{answer="decided",arm="blue",slot="a"} 1.0',
+            'prudent_rewards_total{slot="a",status="ok"} 1.0',
+            'prudent_rewards_total{slot="a",status="duplicate"} 1.0',
+            f'prudent_requests_total{{{path},status="200"}} 2.0',
+            f'prudent_request_seconds_bucket{{le="+Inf",{path}}} 2.0',
+            f"prudent_request_seconds_count{{{path}}} 2.0",
+            'prudent_exploration_share{slot="a"} 0.0',
+        ):
+            assert line in lines, line
+
+
+def test_a_port_that_is_taken_is_said_before_slots_are_opened(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with refused(ParameterError, "port", argument="port"):
+            serve(f"sqlite:{tmp_path}/store", port=taken.getsockname()[1])
+    assert not (tmp_path / "store").exists()

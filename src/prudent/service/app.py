@@ -263,7 +263,7 @@ class Service:
     async def explain(self, request: Request) -> Any:
         """Explain a decision."""
         slot = self.slots.find(request.path_params["slot"])
-        journal, id = self.slots.experiments.locate(slot, request.path_params["id"])
+        journal, id = await asyncio.to_thread(slot.decider.locate, request.path_params["id"])
         why = await asyncio.to_thread(journal.explain, id)
         table = await asyncio.to_thread(lambda: why.arms_to_pandas().reset_index())
         return {"id": request.path_params["id"], "text": str(why), "arms": json.loads(table.to_json(orient="records"))}

@@ -71,13 +71,6 @@ class Experiments:
                 found = self._open[slot.row.name] = Experiment(self._registry, slot.row.name, slot.journal, options)
             return found
 
-    def locate(self, slot: OpenSlot, id: str) -> tuple[Journal, str]:
-        """Return the journal that has taken a decision, and the id that it has there."""
-        experiment = self._open.get(slot.row.name)
-        if experiment is None or experiment.state is None:
-            return slot.journal, id
-        return experiment.locate(id)
-
     def act(self, slot: OpenSlot) -> dict[str, Any] | None:
         """Let the rules of a slot's experiment act, and its shadows learn; None if it is too early to look again."""
         experiment = self._open.get(slot.row.name)

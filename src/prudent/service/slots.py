@@ -43,6 +43,10 @@ class Decider(Protocol):
         """Return the status of each reward, or its error."""
         ...
 
+    def locate(self, id: str) -> tuple[Journal, str]:
+        """Return the journal that has taken a decision, and the id that it has there."""
+        ...
+
 
 class JournalDecider:
     """The decider of a slot without an experiment: its journal."""
@@ -69,6 +73,10 @@ class JournalDecider:
             for i, status in zip(places, statuses, strict=True):
                 found[i] = status
         return found
+
+    def locate(self, id: str) -> tuple[Journal, str]:
+        """Return the journal that has taken a decision, and the id that it has there."""
+        return self._journal, id
 
 
 class Waiting(NamedTuple):
@@ -145,7 +153,8 @@ class Slot:
                     self._busy = False
                     return
             done: list[tuple[asyncio.Future[Any], Any]] = []
-            for kind, ask in (("decide", self._decide), ("reward", self._reward)):
+            decider = self.decider
+            for kind, ask in (("decide", decider.decide), ("reward", decider.reward)):
                 chosen = [one for one in batch if one.kind == kind]
                 if chosen:
                     answers = iter(self._answered(ask, [item for one in chosen for item in one.items]))
@@ -165,12 +174,6 @@ class Slot:
             if away(error):
                 self.failing, self._failed = error, time.monotonic()
             return [error] * len(items)
-
-    def _decide(self, items: list[Any]) -> list[Any]:
-        return self.decider.decide(items)
-
-    def _reward(self, items: list[Any]) -> list[Any]:
-        return self.decider.reward(items)
 
     def end(self) -> None:
         """Refuse new requests, finish those that wait, and close the journal."""
