@@ -322,12 +322,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--folder", type=Path, help="where finished chunks are kept")
     parser.add_argument("--page", type=Path, help="write this page")
     parser.add_argument("--only", nargs="+", default=list(WORLDS), help="some of the worlds")
+    parser.add_argument("--distance", choices=("near", "far"), help="only the policy that is near, or far")
     parser.add_argument("--markov", action="store_true", help="say that states are Markov")
     asked = parser.parse_args(arguments)
     left_out = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
     for name in left_out:
         print(f"{name} is left out: pip install {NEEDED[name].replace('_', '-')}", file=sys.stderr)
-    numbers = [n for n, (name, _) in enumerate(SETTINGS) if name in asked.only and name not in left_out]
+    numbers = [
+        n
+        for n, (name, distance) in enumerate(SETTINGS)
+        if name in asked.only and name not in left_out and asked.distance in (None, distance)
+    ]
     units = [
         (number, chunk, min(CHUNK, asked.logs - chunk * CHUNK), asked.markov, asked.folder)
         for number in numbers

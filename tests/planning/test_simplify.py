@@ -101,6 +101,57 @@ def test_only_admissible_actions(rng):
         assert admissible[np.arange(6), each.policy].all()
 
 
+def test_with_a_horizon_lists_of_two_rules_are_the_best_of_all(rng):
+    """Rules of two steps and three states: a condition is a range of states, of steps, or one of both."""
+    mdp, T = random_mdp(rng, S=3), 2
+    worth = rng.normal(size=3)
+    solution = pr.solve(mdp, horizon=T, terminal_value=worth)
+    found = solution.simplify(max_rules=2)
+
+    def value(policy):
+        return pr.evaluate(mdp, policy, horizon=T, terminal_value=worth).value[0].mean()
+
+    step, state = np.indices((T, 3))
+    spans = {n: [(i, j) for i in range(n) for j in range(i + 1, n + 1)] for n in (T, 3)}
+    best = -np.inf
+    for (i, j), (k, m) in product(spans[T], spans[3]):  # products of ranges hold every condition, and two more
+        if (i, j) != (0, T) and (k, m) != (0, 3) and m - k < 2 and 0 < k < 2:
+            continue  # three conditions at once
+        inside = (step >= i) & (step < j) & (state >= k) & (state < m)
+        best = max(best, *(value(np.where(inside, a, b)) for a, b in product(range(2), repeat=2)))
+    assert found.best.exact
+    assert found.best.value == pytest.approx(best, abs=1e-9)
+    assert found.value == pytest.approx(solution.value[0].mean(), abs=1e-9)
+    assert found.best.policy.shape == (T, 3)
+
+
+def test_with_a_horizon_the_loss_is_that_of_the_policy_and_of_its_draws(rng):
+    admissible = np.ones((5, 3), dtype=bool)
+    admissible[::2, 0] = False
+    reward, T = rng.normal(size=(5, 3)), 4
+    model = pr.UncertainMDP.direct(reward, 1.0, terminal={4: 2.0}, admissible=admissible)
+    theta = pr.DirichletPosterior(model.prior()).sample(20, rng)
+    solution = pr.BayesianRiskMDP(model, draws=theta, alpha=0.5).solve(horizon=T)
+    found = solution.simplify(max_rules=4, start=1)
+    for each in found.lists:
+        assert admissible[np.arange(4), each.policy[:, :4]].all()
+        mean = pr.evaluate(model.mdp(theta.mean(axis=0)), each.policy, horizon=T).value[0, 1]
+        assert each.value == pytest.approx(mean, abs=1e-9)
+        losses = [
+            np.subtract(*(pr.evaluate(model.mdp(one), policy, horizon=T).value[0, 1] for policy in pair))
+            for one in theta
+            for pair in [(solution.policy, each.policy)]
+        ]
+        assert each.mean_loss == pytest.approx(np.mean(losses), abs=1e-8)
+        assert each.worst_loss == pytest.approx(np.mean(np.sort(losses)[-2:]), abs=1e-8)
+    timed = solution.simplify(max_rules=3, start=1, columns=["step"])
+    assert all(rule.condition is None or "state" not in rule.condition for rule in timed.rules)
+    free = admissible.all(axis=1) & ~np.isin(np.arange(5), 4)
+    assert (timed.policy[:, free] == timed.policy[:, free][:, :1]).all()  # the same in all states
+    still = solution.simplify(max_rules=3, start=1, columns=["state"])
+    assert (still.policy[:, free] == still.policy[:1, free]).all()  # the same at all steps
+
+
 def test_columns_by_name_by_state_and_from_a_state_map(rng):
     n = 800
     level, kind = rng.normal(size=n).round(2), rng.choice(["a", "b"], n)
@@ -132,7 +183,5 @@ def test_columns_by_name_by_state_and_from_a_state_map(rng):
 
 def test_what_cannot_be_simplified_is_refused(rng):
     mdp = random_mdp(rng)
-    with refused(ParameterError, "time-axis", method="simplify"):
-        pr.solve(mdp, horizon=2).simplify()
     with refused(ParameterError, "average-reward", method="simplify"):
         pr.solve(mdp, objective="average").simplify()

@@ -411,7 +411,8 @@ def study_log(
         )
         rules = None
         best = profile.solutions[profile.recommended]
-        if horizon is None and best.policy.ndim == 1 and model.n_states <= MANY_STATES:
+        steps = 1 if horizon is None else len(best.policy)
+        if best.policy.ndim == best.value.ndim and model.n_states * steps <= MANY_STATES:
             rules = best.simplify(MOST_RULES, start=start, draws=min(draws, RULE_DRAWS), rng=rng)
     messages = dict.fromkeys([*(str(warning.message) for warning in caught), *profile.today_cautions])
     return LogStudy(model, posterior, profile, value, tuple(messages), check, rules)

@@ -18,6 +18,7 @@ from .._support.checks import items_of
 from ..errors import ModelError, ParameterError
 from ..types import BoolArray, FloatArray
 
+STEP = "step"  # the column of the time, of a policy with a horizon
 MAX_CUTS = 30  # of one number column; with more values, quantiles of them
 
 
@@ -65,6 +66,29 @@ def read_columns(columns: Any, model: Any) -> list[Column]:
             message = f"columns has {name!r}, expected some of {', '.join(map(repr, known))}, or values by state"
             raise ParameterError(message, code="unknown-option", argument="columns", value=name)
     return [known[name] for name in names]
+
+
+def read_timed_columns(columns: Any, model: Any, steps: int) -> list[Column]:
+    """Return columns of the pairs of step and state [T S]: those of the states, and the step itself.
+
+    Where ``columns`` is a list, the step is one of them only if it has ``"step"``.
+    """
+    names = [columns] if isinstance(columns, str) else columns
+    listed = names is not None and not (isinstance(names, Mapping) or hasattr(names, "columns"))
+    timed = True
+    if listed:
+        asked = items_of(names, "columns")
+        timed = STEP in asked
+        names = [name for name in asked if name != STEP]
+    found = [] if listed and not names else read_columns(names, model)
+    repeated = [
+        CategoryColumn(column.name, column.values * steps)
+        if isinstance(column, CategoryColumn)
+        else NumberColumn(column.name, np.tile(column.low, steps), np.tile(column.high, steps))
+        for column in found
+    ]
+    number = np.repeat(np.arange(float(steps)), model.n_states)
+    return [*repeated, NumberColumn(STEP, number, number)] if timed else repeated
 
 
 def _summary_of(model: Any) -> Any:

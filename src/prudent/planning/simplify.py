@@ -11,6 +11,9 @@ actions and places. The most promising ones are evaluated exactly.
 **Search.** Where all lists of k rules are few they are all evaluated: the list is the best of its length. Longer lists
 grow from the best ``BEAM`` of one rule less, and the best is improved by exchanging its rules one at a time. Such a
 list may not be the best; no list can be better by more than its own loss, which is the ``bound`` of the table.
+
+**Horizons.** A policy of T steps is one of the T S pairs of step and state, and rules may speak of the step. Values and
+visits of all pairs are one pass back and one pass forward.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from ..errors import ParameterError
 from ..types import FloatArray, IntArray, Label, RngLike, StartLike
 from .base import PlanningProblem
 from .chain import DENSE, Chain
-from .conditions import Condition, both, conditions_of, read_columns
+from .conditions import Condition, both, conditions_of, read_columns, read_timed_columns
 from .drawn_policies import Belief, DrawnPolicies, NamedPolicy
 from .ends import find_over
 
@@ -61,7 +64,7 @@ class Rule(NamedTuple):
     action : hashable
         Name of the action.
     states : int
-        Number of states in which it decides.
+        Number of states in which it decides; with a horizon, of pairs of step and state.
     """
 
     condition: str | None
@@ -76,8 +79,8 @@ class RuleList(NamedTuple):
     ----------
     rules : tuple of Rule
         The rules, in the order in which they are tried.
-    policy : ndarray of int of shape (S,)
-        Index of the action of each state.
+    policy : ndarray of int of shape (S,) or (T, S)
+        Index of the action of each state, with a horizon at each step.
     value : float
         Return from the start in the model at the posterior mean.
     loss : float
@@ -87,7 +90,7 @@ class RuleList(NamedTuple):
     time_differs : float
         Share of (discounted) time that the list spends in states where its action is another one.
     states_differ : int
-        Number of these states.
+        Number of these states; with a horizon, of pairs of step and state.
     exact : bool
         Whether no list of so many rules loses less.
     bound : float
@@ -264,29 +267,34 @@ class _Search:
 
     def __init__(self, mdp: Any, policy: IntArray, start: FloatArray, conditions: Sequence[Condition]) -> None:
         self.mdp, self.full, self.start = mdp, policy, start
+        self.admissible, self.terminal = mdp.admissible, mdp.terminal
         self.conditions = list(conditions)
         self.holds = np.array([condition.holds for condition in conditions]).reshape(-1, policy.size)
-        self.states, self.n_actions = np.arange(policy.size), mdp.n_actions
+        self.states, self.n_actions = np.arange(mdp.n_states), mdp.n_actions
         self.used = np.flatnonzero(mdp.admissible[~mdp.terminal].any(axis=0))
-        self.over = mdp.terminal.copy()
-        if mdp.discount == 1.0:
-            self.over |= find_over(mdp, mdp.outcomes(), None, must_end=False)
-        size = policy.size
+        size = mdp.n_states
         self.dense = (
             self.mdp.transition.toarray() if size <= DENSE and size * size * self.n_actions <= DENSE_NUMBERS else None
         )
         self.known: dict[bytes, float] = {}
+        self.begin(policy, start)
+
+    def begin(self, policy: IntArray, start: FloatArray) -> None:
+        """Evaluate the whole policy."""
+        self.over = self.mdp.terminal.copy()
+        if self.mdp.discount == 1.0:
+            self.over |= find_over(self.mdp, self.mdp.outcomes(), None, must_end=False)
         self.guess = np.zeros(policy.size)
         self.guess = self.solved(policy, False)
         self.value = float(start @ self.guess)
 
     def policy(self, rules: _List) -> IntArray:
         """Return the policy of a list."""
-        actions = np.where(self.mdp.admissible[:, rules.other], rules.other, self.full)
+        actions = np.where(self.admissible[:, rules.other], rules.other, self.full)
         for condition, action in reversed(rules.rules):
-            where = self.holds[condition] & self.mdp.admissible[:, action]
+            where = self.holds[condition] & self.admissible[:, action]
             actions = np.where(where, action, actions)
-        return np.asarray(np.where(self.mdp.terminal, self.full, actions))
+        return np.asarray(np.where(self.terminal, self.full, actions))
 
     def worth(self, rules: _List) -> float:
         """Return the return of a list from the start."""
@@ -313,13 +321,16 @@ class _Search:
         target = 1e-10 * float(abs(right).max())
         return chain.values(self.mdp.discount, np.zeros(policy.size) if back else self.guess, target, False)
 
+    def ahead(self, value: FloatArray) -> FloatArray:
+        """Return what actions [S A] are worth one step ahead of values [S]."""
+        return np.asarray(self.mdp.reward.reshape(-1) + self.mdp.discount * (self.mdp.transition @ value))
+
     def inserted(self, rules: _List) -> list[_List]:
         """Return the most promising lists with one rule more, by first-order gains."""
         policy = self.policy(rules)
         value, visits = self.solved(policy, False), np.maximum(self.solved(policy, True), 0.0)
-        ahead = self.mdp.reward.reshape(-1) + self.mdp.discount * (self.mdp.transition @ value)
-        lead = ahead.reshape(self.mdp.admissible.shape) - value[:, np.newaxis]
-        gain = np.where(self.mdp.admissible & ~self.over[:, np.newaxis], visits[:, np.newaxis] * lead, 0.0)
+        lead = self.ahead(value).reshape(self.admissible.shape) - value[:, np.newaxis]
+        gain = np.where(self.admissible & ~self.over[:, np.newaxis], visits[:, np.newaxis] * lead, 0.0)
         free = np.ones(policy.size, dtype=np.bool_)
         found: list[tuple[float, _List]] = []
         for place in range(len(rules.rules) + 1):
@@ -330,7 +341,7 @@ class _Search:
                 found.append((float(scores[condition, action]), _List(longer, rules.other)))
             if place < len(rules.rules):
                 condition, action = rules.rules[place]
-                free = free & ~(self.holds[condition] & self.mdp.admissible[:, action])
+                free = free & ~(self.holds[condition] & self.admissible[:, action])
         found.sort(key=lambda item: -item[0])
         return [candidate for _, candidate in found[: 2 * TRIED]]
 
@@ -379,34 +390,92 @@ class _Search:
         return found
 
 
+class _TimedSearch(_Search):
+    """Lists of rules for a policy [T, S] of T steps: states of the search are the T S pairs of step and state."""
+
+    def __init__(
+        self,
+        mdp: Any,
+        policy: IntArray,
+        start: FloatArray,
+        conditions: Sequence[Condition],
+        final: FloatArray,
+    ) -> None:
+        self.steps, self.final = len(policy), final
+        super().__init__(mdp, policy.reshape(-1), start, conditions)
+
+    def begin(self, policy: IntArray, start: FloatArray) -> None:
+        """Evaluate the whole policy, with states and start repeated over the steps."""
+        self.start = np.concatenate((start, np.zeros(policy.size - start.size)))
+        self.admissible = np.tile(self.mdp.admissible, (self.steps, 1))
+        self.terminal = self.over = np.tile(self.mdp.terminal, self.steps)
+        self.value = float(self.start @ self.solved(policy, False))
+
+    def _rows(self, actions: IntArray) -> Any:
+        """Return the matrix [S, S] of a policy [S] of one step."""
+        pairs = self.states * self.n_actions + actions
+        return self.mdp.transition[pairs] if self.dense is None else self.dense[pairs]
+
+    def solved(self, policy: IntArray, back: bool) -> FloatArray:
+        """Return the values [T S] of a policy [T S], or (``back``) its discounted visits from the start."""
+        found = np.empty((self.steps, self.states.size))
+        plan, discount, ended = policy.reshape(found.shape), self.mdp.discount, self.mdp.terminal
+        if back:
+            now = self.start[: self.states.size]
+            for step, actions in enumerate(plan):
+                found[step] = now
+                now = discount * (self._rows(actions).T @ np.where(ended, 0.0, now))
+            return found.reshape(-1)
+        later = self.final
+        for step in range(self.steps - 1, -1, -1):
+            earned = self.mdp.reward[self.states, plan[step]]
+            later = np.where(ended, self.mdp.terminal_value, earned + discount * (self._rows(plan[step]) @ later))
+            found[step] = later
+        return found.reshape(-1)
+
+    def ahead(self, value: FloatArray) -> FloatArray:
+        """Return what actions [T S A] are worth one step ahead of values [T S]."""
+        later = np.vstack((value.reshape(self.steps, -1)[1:], self.final))
+        return np.asarray(self.mdp.reward.reshape(1, -1) + self.mdp.discount * (self.mdp.transition @ later.T).T)
+
+
 def simplify_policy(
+    solution: Any,
     problem: PlanningProblem,
-    policy: IntArray,
     max_rules: int,
     columns: Any,
     start: StartLike,
     draws: int,
     rng: RngLike,
-    in_words: str = "",
 ) -> Simplified:
-    """Return short lists of rules for a policy [S]; see ``Solution.simplify``."""
+    """Return short lists of rules for the policy of a solution; see ``Solution.simplify``."""
+    if solution.later is not None:
+        message = "simplify is not for a policy that goes on after its horizon; use at(time), or a horizon without risk"
+        raise ParameterError(message, code="time-axis", method="simplify")
+    policy: IntArray = solution.chosen
+    final: FloatArray | None = None if solution.horizon is None else solution.value[-1]  # [S] after the last step
     most = whole_number(max_rules, "max_rules", 1, MOST_RULES)
     count = whole_number(draws, "draws", 2, memory=64.0)
     model, mdp = problem.model, problem.mean_mdp()
     first = model.start_distribution(start)
     acting = ~model.terminal & (mdp.admissible.sum(axis=1) > 1)
-    atoms = conditions_of(read_columns(columns, model), acting)
+    if final is None:
+        described = read_columns(columns, model)
+    else:
+        described, acting = read_timed_columns(columns, model, len(policy)), np.tile(acting, len(policy))
+    atoms = conditions_of(described, acting)
     if columns is not None and not atoms:
         message = "columns tell no two states apart in which there is something to choose"
         raise ParameterError(message, code="no-conditions", argument="columns")
-    search = _Search(mdp, policy, first, _with_pairs(atoms))
+    rules = _with_pairs(atoms)
+    search = _Search(mdp, policy, first, rules) if final is None else _TimedSearch(mdp, policy, first, rules, final)
     found = search.run(most)
     kept: list[tuple[_List, bool]] = []
     for each, exact in found:
         if not kept or search.worth(each) > search.worth(kept[-1][0]) + SETTLED * abs(search.value):
             kept.append((each, exact))
-    policies = [search.policy(each) for each, _ in kept]
-    drawn = _losses(problem, policy, policies, first, count, rng)
+    policies = [search.policy(each).reshape(policy.shape) for each, _ in kept]
+    drawn = _losses(problem, policy, policies, first, count, rng, final)
     lists = tuple(
         _described(search, each, exact, chosen, model.actions, None if drawn is None else drawn[:, i])
         for i, ((each, exact), chosen) in enumerate(zip(kept, policies, strict=True))
@@ -415,7 +484,7 @@ def simplify_policy(
     where = np.flatnonzero(first)
     words = model.state_labels.show(int(where[0])) if where.size == 1 else f"{where.size} states"
     fallback = int((acting & ~rest).sum())
-    return Simplified(lists, search.value, in_words or words, 0 if drawn is None else count, fallback)
+    return Simplified(lists, search.value, words, 0 if drawn is None else count, fallback)
 
 
 def _with_pairs(atoms: list[Condition]) -> list[Condition]:
@@ -433,7 +502,7 @@ def _with_pairs(atoms: list[Condition]) -> list[Condition]:
 
 def _covered(search: _Search, rules: _List) -> Any:
     """Return where some rule of a list applies [S]."""
-    admissible = search.mdp.admissible
+    admissible = search.admissible
     covered = admissible[:, rules.other].copy()
     for condition, action in rules.rules:
         covered |= search.holds[condition] & admissible[:, action]
@@ -444,15 +513,16 @@ def _described(
     search: _Search, rules: _List, exact: bool, policy: IntArray, actions: Sequence[Label], losses: FloatArray | None
 ) -> RuleList:
     """Return a list with its words and numbers."""
-    left = ~search.mdp.terminal
+    left = ~search.terminal
     made = []
     for condition, action in rules.rules:
-        applies = left & search.holds[condition] & search.mdp.admissible[:, action]
+        applies = left & search.holds[condition] & search.admissible[:, action]
         made.append(Rule(search.conditions[condition].text, actions[action], int(applies.sum())))
         left = left & ~applies
-    made.append(Rule(None, actions[rules.other], int((left & search.mdp.admissible[:, rules.other]).sum())))
-    visits = np.where(search.over, 0.0, np.maximum(search.solved(policy, True), 0.0))
-    differs = (policy != search.full) & ~search.mdp.terminal
+    made.append(Rule(None, actions[rules.other], int((left & search.admissible[:, rules.other]).sum())))
+    flat = policy.reshape(-1)
+    visits = np.where(search.over, 0.0, np.maximum(search.solved(flat, True), 0.0))
+    differs = (flat != search.full) & ~search.terminal
     worth = search.worth(rules)
     loss = search.value - worth
     mean_loss = worst = loss
@@ -465,7 +535,13 @@ def _described(
 
 
 def _losses(
-    problem: Any, policy: IntArray, policies: Sequence[IntArray], start: FloatArray, count: int, rng: RngLike
+    problem: Any,
+    policy: IntArray,
+    policies: Sequence[IntArray],
+    start: FloatArray,
+    count: int,
+    rng: RngLike,
+    final: FloatArray | None,
 ) -> FloatArray | None:
     """Return the losses [N, J] of policies over posterior draws; None for a known model."""
     counts, draws = getattr(problem, "posterior", None), getattr(problem, "draws", None)
@@ -479,6 +555,7 @@ def _losses(
         belief = Belief(pack(counts.counts), None, model.entries.begin)
     eye = np.eye(model.n_actions)
     named = [NamedPolicy(i, eye[each], None) for i, each in enumerate([policy, *policies])]
-    engine = DrawnPolicies(model, belief, named, start, False, problem.reward_posterior)
+    horizon = None if final is None else len(policy)
+    engine = DrawnPolicies(model, belief, named, start, False, problem.reward_posterior, horizon, final)
     returns = engine.run(count, int(generator(rng).integers(2**63)), default_threads()).policies
     return np.asarray(returns[:, :1] - returns[:, 1:])

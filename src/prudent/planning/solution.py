@@ -584,7 +584,7 @@ class Solution(Reported, Certifiable):
         columns : list of str, mapping or DataFrame, optional
             What rules may speak of: some of the columns of the state map, or ``{name: values}`` with a value for each
             state (a sequence, or a mapping from states). By default all columns of the state map, or the names of
-            states: numbers, or the parts of tuples.
+            states (numbers, parts of tuples). With a horizon also ``"step"``, unless this is a list without it.
         start : hashable, mapping or array_like of shape (S,), optional
             Where the process begins, as for ``prudent.posterior_returns``.
         draws : int, default=500
@@ -600,7 +600,7 @@ class Solution(Reported, Certifiable):
         Raises
         ------
         ParameterError
-            If an argument is invalid, or the solution has a time axis, is for an average reward or has no problem.
+            If an argument is invalid, or the solution is for an average reward, has no problem, or goes on after T.
 
         Examples
         --------
@@ -611,13 +611,12 @@ class Solution(Reported, Certifiable):
         >>> solve(MDP([up, down], reward, discount=0.5, **names)).simplify(max_rules=3).sentences()
         ['If state is below 3: down.', 'Otherwise: up.']
         """
-        self._require_no_time("simplify")
         if self.bias is not None:
             message = "simplify is for returns; solve with a discount instead of objective='average'"
             raise ParameterError(message, code="average-reward", method="simplify")
         from .simplify import simplify_policy
 
-        return simplify_policy(self._problem, self.chosen, max_rules, columns, start, draws, rng)
+        return simplify_policy(self, self._problem, max_rules, columns, start, draws, rng)
 
     # -- parts ---------------------------------------------------------------------------------------------
 

@@ -184,11 +184,12 @@ def _rules(record: Mapping[str, Any]) -> str:
     if rules["states_differ"] == 0:
         text = "These rules are the whole policy."
     else:
+        kind = "state" if record["horizon"] is None else "step-state pair"
         worst = f", and {number(rules['worst_loss'], 3)} in the worst tenth of what the data leaves possible"
         text = (
             f"Followed instead of the whole policy, these rules lose {_amount(record, rules['mean_loss'], 3)} of "
             f"{_amount(record, rules['value'])} on average{worst if record['draws'] else ''}. They differ from it in "
-            f"{plural(rules['states_differ'], 'state')} and {rules['time_differs']:.0%} of the time."
+            f"{plural(rules['states_differ'], kind)} and {rules['time_differs']:.0%} of the time."
         )
     return f'<h3>Rules to remember</h3><ol class="rules">{items}</ol>{paragraphs(text)}'
 
