@@ -50,7 +50,7 @@ class ThreeCounts(NamedTuple):
 
     def of(self, rows: BoolArray) -> ThreeCounts:
         """Return some of the rows."""
-        return ThreeCounts(*(part[rows] for part in self[:4]), self.tail)
+        return ThreeCounts(self.first[rows], self.second[rows], self.third[rows], self.gap[rows], self.tail)
 
     @property
     def rest(self) -> FloatArray:
@@ -147,7 +147,8 @@ def _moments(of: ThreeCounts, x: FloatArray) -> _Moments:
         # the halved rule; its error is about the root of that of the whole one
         every = 2.0 * terms.reshape(x.size, -1, _U.size)[..., ::2].sum(axis=(1, 2))
         half = np.maximum(half, abs(every - terms.sum(axis=1)))
-    return _Moments(*found, 10.0 * half**1.5 + below.missed + above.missed)
+    mass, first, last = found
+    return _Moments(mass, first, last, 10.0 * half**1.5 + below.missed + above.missed)
 
 
 def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArray, FloatArray]:
@@ -158,7 +159,7 @@ def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArra
     part = share if lower else 1.0 - share  # of the highest H
     size = of.first.size
     x, error = np.zeros(size), np.zeros(size)
-    surely = special.betaincc(of.first, of.rest, of.tail)  # P(H = 1)
+    surely = np.asarray(special.betaincc(of.first, of.rest, of.tail), dtype=np.float64)  # P(H = 1)
     if part < 1.0:
         x, error = _quantiles(of, part, surely)
     found = _moments(of, x)
