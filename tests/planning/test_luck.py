@@ -317,8 +317,13 @@ def test_what_is_refused(rng):
     model, posterior = random_model(rng, 4)
     with refused(ParameterError, "unsupported-measure", argument="outcome_risk"):
         pr.BayesianRiskMDP(model, posterior, 0.0, outcome_risk=pr.VaR(0.5))
-    wide = one_row([0.0, 1.0, 2.0], [1.0, 1.0, 1.0], 0.9, pr.CVaR(0.5))
-    with refused(ParameterError, "missing-argument", argument="draws"):
-        wide.solve()
+    mixed = pr.MeanCVaR(0.5, weight=0.5)
+    for wide in (
+        one_row([0.0, 1.0, 2.0, 3.0], [1.0] * 4, 0.9, pr.CVaR(0.5)),
+        one_row([0.0, 1.0, 2.0], [1.0] * 3, 0.9, mixed),
+        one_row([0.0, 1.0, 2.0], [1.0, 1.0, 0.05], 0.9, pr.CVaR(0.5)),
+    ):
+        with refused(ParameterError, "missing-argument", argument="draws"):
+            wide.solve()
     with refused(ParameterError, "missing-argument", argument="draws"):
         one_row([0.0, 1.0], [1.0, 1.0], 0.0, EntropicRisk(1.0)).solve()

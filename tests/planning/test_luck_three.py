@@ -67,6 +67,7 @@ def test_rows_equal_draws(rng, size, n):
                 assert abs(value - terms.mean()) <= 6.0 * error + 1e-5 * (y[i, 2] - y[i, 0]), (psi[i], y[i])
 
 
+@pytest.mark.slow
 def test_errors_of_draws_are_honest(rng):
     """1,000 rows by 2,000 draws each, against their exact values: errors are as large as is said.
 

@@ -221,13 +221,15 @@ class LuckRows(OutcomeRows):
         gaps = np.diff(worth, axis=1)
         # equal outcomes get equal shares of a gap; their weights multiply nothing
         gap = np.where(gaps.sum(axis=1) > 0.0, gaps[:, 0] / np.maximum(gaps.sum(axis=1), UNDERFLOW), 0.5)
-        rows = ThreeCounts(*np.ascontiguousarray(counts.T), np.clip(gap, SMALLEST_GAP, 1.0 - SMALLEST_GAP), tail)
-        found = np.zeros(counts.shape)
+        first, second, third = np.ascontiguousarray(counts.T)
+        rows = ThreeCounts(first, second, third, np.clip(gap, SMALLEST_GAP, 1.0 - SMALLEST_GAP), tail)
+        found, doubts = np.zeros(counts.shape), np.full(len(y), SMALLEST_GAP)
         tails, sides = tails_of(self.form.levels, False)
         for share, side, part in zip(tails.tolist(), sides.tolist(), self.form.weights.tolist(), strict=True):
             own, doubt = three_weights(rows, share, side * sign > 0.0)
             found += part * own
-            self._doubt = max(self._doubt, abs(part) * (float(doubt.max()) + SMALLEST_GAP))
+            doubts += abs(part) * doubt
+        self._doubt = max(self._doubt, float(doubts.max()))
         weights = np.zeros(y.shape)
         np.put_along_axis(weights, order, found, axis=1)
         return weights

@@ -33,7 +33,7 @@ OUTSIDE = 1e-17  # mass of C_1 on either side that is left out
 SEARCHES = 60  # for a quantile, at most; about 12 are usual
 CLOSE = 1e-12  # mass by which a quantile may be off when its search ends, of the tail's
 TINY = 1e-300
-FLOOR = 1e-13  # of incomplete Beta functions and sums
+FLOOR = 2e-14  # of incomplete Beta functions and sums
 _U = np.arange(-LAST, LAST + STEP / 2, STEP)
 _RIGHT, _LEFT = special.expit(np.pi * np.sinh(_U)), special.expit(-np.pi * np.sinh(_U))  # shares of a panel
 _WEIGHT = STEP * np.pi * np.cosh(_U) * _RIGHT * _LEFT
@@ -50,7 +50,7 @@ class ThreeCounts(NamedTuple):
 
     def of(self, rows: BoolArray) -> ThreeCounts:
         """Return some of the rows."""
-        return ThreeCounts(*(part[rows] for part in self[:4]), self.tail)
+        return ThreeCounts(self.first[rows], self.second[rows], self.third[rows], self.gap[rows], self.tail)
 
     @property
     def rest(self) -> FloatArray:
@@ -147,7 +147,8 @@ def _moments(of: ThreeCounts, x: FloatArray) -> _Moments:
         # the halved rule; its error is about the root of that of the whole one
         every = 2.0 * terms.reshape(x.size, -1, _U.size)[..., ::2].sum(axis=(1, 2))
         half = np.maximum(half, abs(every - terms.sum(axis=1)))
-    return _Moments(*found, 10.0 * half**1.5 + below.missed + above.missed)
+    mass, first, last = found
+    return _Moments(mass, first, last, 10.0 * half**1.5 + below.missed + above.missed)
 
 
 def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArray, FloatArray]:
@@ -158,7 +159,7 @@ def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArra
     part = share if lower else 1.0 - share  # of the highest H
     size = of.first.size
     x, error = np.zeros(size), np.zeros(size)
-    surely = special.betaincc(of.first, of.rest, of.tail)  # P(H = 1)
+    surely = np.asarray(special.betaincc(of.first, of.rest, of.tail), dtype=np.float64)  # P(H = 1)
     if part < 1.0:
         x, error = _quantiles(of, part, surely)
     found = _moments(of, x)

@@ -72,7 +72,7 @@ class BayesianRiskMDP(PlanningProblem):
         Risk over the outcome of a step, within each model that is possible: ``CVaR`` of either sign, a mixture of
         CVaRs, or ``prudent.risk.EntropicRisk``. V(s) = rho( sigma( r + gamma V(s') ) ): rho over the posterior, sigma
         over the outcome. By default the mean. It is exact for CVaRs at level 0 of the posterior, or if no source has
-        more than two outcomes; else it needs ``draws``.
+        more than three outcomes (two for a mixture over outcomes); else it needs ``draws``.
     draws : array_like of shape (N, B, K), DataArray, Dataset or ArviZ object, optional
         Posterior draws instead of a posterior. An xarray object has dimensions chain and draw (and source, outcome).
         Every solution is then the one for these draws.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -232,11 +233,11 @@ class StaticTimeRun(StaticRun):
             drawn = self.made(replication_streams(self.seed, first + max(r, 0))[0])
             dense = Dense(drawn)
             ways: list[Callable[[], object]] = [
-                lambda drawn=drawn: _search(drawn, False),
-                *(lambda drawn=drawn, level=level: _nested(drawn, level) for level in LEVELS),
-                lambda dense=dense: coordinate_ascent(dense),
-                lambda drawn=drawn: _search(drawn, True),
-                lambda dense=dense: policy_gradient(dense),
+                partial(_search, drawn, False),
+                *(partial(_nested, drawn, level) for level in LEVELS),
+                partial(coordinate_ascent, dense),
+                partial(_search, drawn, True),
+                partial(policy_gradient, dense),
             ]
             for i, way in enumerate(ways):
                 began = time.thread_time()

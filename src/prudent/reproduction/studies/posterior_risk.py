@@ -33,9 +33,12 @@ BY_SEARCH = ("family", "search", "replication")
 
 
 def _plan(scale: Scale) -> dict[Coordinates, StaticRun]:
-    values = {(family, "values"): StaticRun(scale.static_replications, family) for family in FAMILIES}
-    times = {(family, "times"): StaticTimeRun(scale.static_timed, family) for family in FAMILIES}
-    return {**values, **times}
+    plan: dict[Coordinates, StaticRun] = {}
+    for family in FAMILIES:
+        plan[family, "values"] = StaticRun(scale.static_replications, family)
+    for family in FAMILIES:
+        plan[family, "times"] = StaticTimeRun(scale.static_timed, family)
+    return plan
 
 
 def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
