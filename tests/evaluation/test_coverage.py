@@ -12,6 +12,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 import prudent as pr
+from benchmarks.coverage import Setting
+from benchmarks.coverage_runs import Follower
 from prudent.errors import DataError, OverlapWarning, ParameterError
 from prudent.evaluation import confidence_sequence, off_policy, replay, tune
 from prudent.evaluation.confidence_sequences import bet_sizes
@@ -185,18 +187,67 @@ def test_the_default_interval_covers(level, logging, rng):
 
 def test_replay_without_rewards_has_an_interval(rng):
     log = [([1.0], arm, 0.0, 0.5) for arm in rng.choice(["a", "b"], 200).tolist()]
-    run = replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1))
+
+    def run_of(**options):
+        with warned(OverlapWarning, "few-rewards", value=0):
+            return replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1), **options)
+
+    run = run_of()
     assert run.low == 0.0
     assert 0.01 < run.high < 0.2
     assert run.curve()["high"].iloc[-1] == pytest.approx(run.high)
-    assert replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1), interval="normal").high == 0.0
-    wide = replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1), reward_range=(0.0, 5.0))
-    assert wide.high == pytest.approx(5.0 * run.high, rel=1e-6)
+    assert run_of(interval="normal").high == 0.0
+    assert run_of(reward_range=(0.0, 5.0)).high == pytest.approx(5.0 * run.high, rel=1e-6)
+
+
+@pytest.mark.parametrize("paid", [3, 25])
+def test_replay_and_tune_say_how_many_rewarded_rows_they_rest_on(paid):
+    """Every row of arm 0 matches, and so many of its rewards are not 0."""
+    log = {
+        "context": np.tile([0.0, 1.0], (200, 1)),
+        "arm": np.tile([0, 1], 100),
+        "reward": np.where(np.arange(200) % 2, 0.0, np.arange(200) < 2 * paid),
+        "propensity": np.full(200, 0.5),
+    }
+    follower = Follower(np.array([[1.0, 0.0]] * 2), None)
+    calls = (
+        lambda: replay(log, follower),
+        lambda: tune(log, {"which": [0, 1]}, make=lambda arms, dim, rng, which: follower, runs=5),
+    )
+    for call in calls:
+        if paid < 20:
+            with warned(OverlapWarning, "few-rewards", value=paid) as said:
+                found = call()
+            assert f"{paid} rewarded rows of 100 that matched" in str(said[0].message)
+        else:
+            found = call()  # warnings are errors
+        assert np.sum(found.rewarded) == (paid if call is calls[0] else 2 * paid)
+
+
+def test_replay_and_tune_cover_rare_rewards(rng):
+    """Clicks of 1% in 90 matched rows: 95% up to luck, false alarm 1e-6; normal intervals miss 40%."""
+    count, misses = 40, np.zeros(3)
+    setting = Setting(300, "clicks", 0.01, "good")
+    options = {"min_propensity": 0.3, "rng": rng}
+    for log in setting.logs(rng, count):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OverlapWarning)
+            kinds = ("bernstein", "normal")
+            runs = [replay(log, Follower(setting.policy, rng), interval=kind, **options) for kind in kinds]
+            make = lambda arms, dim, rng, which: Follower(setting.policy, rng)  # noqa: E731
+            table = tune(log, {"which": [0, 1]}, make=make, **options).to_pandas()
+        ends = [(run.low, run.high) for run in runs] + [tuple(table[["low", "high"]].iloc[0])]
+        misses += [not low <= setting.truth <= high for low, high in ends]
+    bound = stats.binom.isf(1e-6, count, 0.05)
+    assert misses[0] <= bound
+    assert misses[2] <= bound
+    assert misses[1] > 0.05 * count  # of 40%: fewer by chance once in 1e6
 
 
 def test_tune_without_rewards_has_intervals(rng):
     log = [([1.0], arm, 0.0, 0.5) for arm in rng.choice([0, 1], 400).tolist()]
-    table = tune(log, {"alpha": [0.0, 0.9]}, runs=4).to_pandas()
+    with warned(OverlapWarning, "few-rewards", value=0):
+        table = tune(log, {"alpha": [0.0, 0.9]}, runs=4).to_pandas()
     assert (table["high"] > 0.005).all()
     assert (table["low"] == 0.0).all()
     assert (table["behind_high"] > 0.005).any()

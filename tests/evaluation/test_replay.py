@@ -65,6 +65,7 @@ def earned_in_the_world(steps, rng):
     return paid
 
 
+@pytest.mark.filterwarnings("ignore::prudent.errors.OverlapWarning")  # few rewarded rows
 @pytest.mark.parametrize(
     ("learner", "chances"),
     [

@@ -8,6 +8,7 @@ import prudent as pr
 from prudent import evaluation, exact, posteriors, risk, theory
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
 from prudent.planning import BayesianRiskMDP
+from prudent.service.client import _pause
 
 RAGGED = [[1.0], [1.0, 2.0]]
 LAKE = pr.envs.frozen_lake(0.2)
@@ -337,6 +338,23 @@ def test_options_of_a_log_of_decisions_are_refused(argument, value):
 def test_options_of_a_log_of_episodes_are_refused(argument, value):
     with pytest.raises((ParameterError, DataError)):
         pr.off_policy(EPISODES, "x", discount=0.9, **{argument: value})
+
+
+def test_simulations_that_would_never_end_are_refused(tmp_path):
+    """Call 947491 of seed 20261118."""
+    model, posterior = pr.from_log([("a", "x", "b", 1.0, 3), ("a", "y", "b", 0.0, 2)], 0.9, terminal=["b"])
+    pr.save(tmp_path / "then", pr.BayesianRiskMDP(model, posterior, 0.5).solve())
+    with refused(ParameterError, "integer-range", argument="simulations", value=10**14):
+        pr.analysis.compare(tmp_path / "then", model, posterior, simulations=10**14)
+
+
+@pytest.mark.parametrize("client", [pr.Client, pr.AsyncClient])
+def test_a_client_does_not_wait_for_ever(client):
+    with refused(ParameterError, "integer-range", argument="retries", value=10**14):
+        client("http://127.0.0.1:9", retries=10**14)
+    with refused(ParameterError, "value-range", argument="timeout", value=1e300):
+        client("http://127.0.0.1:9", timeout=1e300)
+    assert max(_pause(attempt, 0.0) for attempt in (0, 3, 999, 10**6)) <= 7.5  # 2.0**1024 is no number
 
 
 def test_a_replay_learns_or_does_not():

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import tempfile
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from _fuzz_calls import (
 
 import prudent as pr
 from prudent import analysis, envs, estimation, planning, posteriors, simulation
-from prudent.errors import PrudentError
+from prudent.errors import JournalError, PrudentError
 
 SERVED = importlib.util.find_spec("msgspec") is not None
 
@@ -520,9 +521,11 @@ def _rewards_of(id: Any, reward: Any, pairs: Any, slot: Any) -> Any:
         return _audited(live)
 
 
-def _client(target: Any, timeout: Any, retries: Any) -> Any:
-    with pr.Client(target, timeout=timeout, retries=retries) as client:
-        return client.decide("home", [1.0])
+def _unanswered(target: Any, timeout: Any, retries: Any) -> Any:
+    """Nobody answers at this address, which the client must say soon."""
+    with pr.Client(target, timeout=timeout, retries=retries) as client, suppress(JournalError):
+        client.decide("home", [1.0])
+    return 0.5
 
 
 def _id(rng: np.random.Generator) -> str:
@@ -579,6 +582,13 @@ JOURNALS = {
         lambda rng: {"id": _id(rng), "reward": 1.0, "pairs": [("x", 1.0)], "slot": "home"},
         _right,
         0.05,
+    ),
+    "Client: address": Call(
+        _unanswered,
+        lambda rng: {"target": "http://127.0.0.1:9", "timeout": 0.5, "retries": 0},
+        _right,
+        0.01,
+        ("retries",),
     ),
     "AsyncClient": Call(
         _awaited,

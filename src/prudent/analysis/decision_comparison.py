@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MOST_SIMULATIONS = 10**7  # minutes for a few pairs; ten times as many would take hours
+
+
 class Transitions(NamedTuple):
     """Transitions of a model in which every pair has its own source, sorted by pair and next state."""
 
@@ -206,7 +209,7 @@ def compare(
     confidence : float, default=0.9
         Probability of the intervals.
     simulations : int, default=999
-        Simulations of the p-values, whose smallest possible value is 1 / (simulations + 1).
+        Simulations of the p-values, at most 10,000,000. The smallest possible p-value is 1 / (simulations + 1).
     rng : int or numpy.random.Generator, default=0
         Seed or generator.
     threads : int, optional
@@ -244,7 +247,7 @@ def compare(
         message = "old must be a decision under a posterior that does not depend on time"
         raise ParameterError(message, code="wrong-kind", argument="old")
     then, random = problem.model, generator(rng)
-    whole_number(simulations, "simulations")
+    whole_number(simulations, "simulations", maximum=MOST_SIMULATIONS)
     instance_of(posterior, "posterior", DirichletPosterior, "; see from_log")
     again = BayesianRiskMDP(model, posterior, risk=problem.risk)
     pairs, p_value, unknown = _pairs(then, before, model, posterior, simulations, random)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from scipy.special import chdtrc
 from .._support.checks import flag, generator, one_of, open_probability, probability
 from .._support.progress import Progress
 from ..display.figures import off_policy as figures
-from ..errors import DataError, ParameterError
+from ..errors import DataError, OverlapWarning, ParameterError
 from ..types import ArmLike, FloatArray, RngLike, TableLike
 from .limits import INTERVALS, mean_limits
 from .logs import BLOCK, BanditLog, Block, Layout, is_independent
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+FEW_REWARDS = 20  # rewarded rows below which a warning is given
 FALSE_REFUSAL = 1e-6  # probability of refusing a log that is uniform
 
 
@@ -101,6 +103,11 @@ def replay(
     ParameterError
         If `bandit` cannot decide or learn, or `min_propensity` is above the lowest in the log.
 
+    Warns
+    -----
+    OverlapWarning
+        If fewer than 20 of the kept rows have a reward other than 0.
+
     See Also
     --------
     off_policy : Evaluate a fixed policy with all rows.
@@ -148,7 +155,15 @@ def replay(
                 line.show(f"{logged.count:,} of {read.n:,} rows, {run.paid.count:,} matched")
     intervals = Intervals(rewards, confidence, interval)
     means = (*intervals.of(run.paid), *intervals.of(logged))
-    return Replay(read.n, run.paid.count, *means, confidence, intervals, rates.floor, run.bandit, points)
+    if run.rewarded < FEW_REWARDS:
+        message = few_rewards(run.rewarded, run.paid.count)
+        warnings.warn(OverlapWarning(message, code="few-rewards", value=run.rewarded), stacklevel=2)
+    return Replay(read.n, run.paid.count, run.rewarded, *means, confidence, intervals, rates.floor, run.bandit, points)
+
+
+def few_rewards(rewarded: int, kept: int) -> str:
+    """Return what is said of a mean of few rewarded rows."""
+    return f"the mean rests on {rewarded:,} rewarded rows of {kept:,} that matched"
 
 
 def _require_bandit(bandit: object) -> None:
@@ -234,6 +249,7 @@ class Run:
     def __init__(self, bandit: Any, learn: bool = True) -> None:
         self.bandit = bandit
         self.paid = Moments(1)
+        self.rewarded = 0  # of the rows that matched, those with a reward other than 0
         self._learn = learn
         self._mine = set(bandit.arms)
         self._timed = fades_with_time(bandit)
@@ -265,6 +281,7 @@ class Run:
                 if self._learn:
                     self.bandit.update(point, arm, reward, **when)
         self.paid.add(np.array(paid)[:, np.newaxis])
+        self.rewarded += int(np.count_nonzero(paid))
 
     def _takes(self, point: FloatArray, arm: Any, able: list[Any], threshold: float, when: dict[str, float]) -> bool:
         """Return whether the bandit takes ``arm``; if not, nothing has happened to it."""
@@ -310,6 +327,8 @@ class Replay:
         Number of rows of the log.
     matched : int
         Number of rows that were kept.
+    rewarded : int
+        Number of kept rows with a reward other than 0; a warning is given below 20.
     mean, low, high : float
         Mean reward of the kept rows with its interval.
     logged, logged_low, logged_high : float
@@ -332,6 +351,7 @@ class Replay:
 
     rows: int
     matched: int
+    rewarded: int
     mean: float
     low: float
     high: float

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,11 +31,11 @@ from ..bandits.fading import HalfLife
 from ..bandits.settings import BanditSettings
 from ..data.transformers import encoder_of
 from ..display.figures import off_policy as figures
-from ..errors import DataError, ParameterError
+from ..errors import DataError, OverlapWarning, ParameterError
 from ..types import ArmLike, FloatArray, IntArray, RngLike, TableLike
 from .logs import BLOCK, BanditLog, Layout, is_independent
 from .policies import TargetLike, adopt
-from .replay import KeepRates, Run, require_logged, thresholds_of
+from .replay import FEW_REWARDS, KeepRates, Run, few_rewards, require_logged, thresholds_of
 
 if TYPE_CHECKING:
     import pandas
@@ -101,6 +102,11 @@ def tune(
     ParameterError
         If `settings` are fewer than two, or do not suit `make`.
 
+    Warns
+    -----
+    OverlapWarning
+        If fewer than 20 decisions of a setting have a reward other than 0.
+
     See Also
     --------
     replay : Replay a log to one bandit.
@@ -141,12 +147,18 @@ def tune(
             message = f"only {matched.min()} rows of a part matched: {read.n} rows are too few for {runs} runs"
             raise DataError(message, code="too-few-rows", argument="runs", value=runs)
         means = np.array([[float(run.paid.mean[0]) for run in row] for row in table])
+        rewarded = np.array([[run.rewarded for run in row] for row in table])
         low, high = read.reward_range(None)
     unseen = (high - low) / matched.sum(axis=1)
     comparison = compare(means, confidence, unseen)
     best = dict(tried[comparison.leader]) if comparison.decided else None
     candidates = [dict(tried[i]) for i in np.flatnonzero(comparison.difference - comparison.half <= 0.0)]
-    return Tuning(best, candidates, tried, means, matched, (low, high), confidence, comparison)
+    totals = rewarded.sum(axis=1)
+    fewest = int(np.argmin(totals))
+    if totals[fewest] < FEW_REWARDS:
+        message = f"{_label(tried[fewest])}: {few_rewards(int(totals[fewest]), int(matched[fewest].sum()))}"
+        warnings.warn(OverlapWarning(message, code="few-rewards", value=int(totals[fewest])), stacklevel=2)
+    return Tuning(best, candidates, tried, means, matched, rewarded, (low, high), confidence, comparison)
 
 
 def _options(settings: Any) -> list[dict[str, Any]]:
@@ -233,6 +245,9 @@ class Tuning:
         Mean reward of each run.
     matched : ndarray [S, R]
         Number of decisions of each run.
+    rewarded : ndarray [S, R]
+        Number of decisions of each run with a reward other than 0; a warning is given if those of a setting are below
+        20.
     reward_range : tuple of float
         Range of the rewards: 0 and 1 if every reward is one of these, else as seen in the log.
     confidence : float
@@ -250,6 +265,7 @@ class Tuning:
     settings: list[dict[str, Any]]
     means: FloatArray
     matched: IntArray
+    rewarded: IntArray
     reward_range: tuple[float, float]
     confidence: float
     comparison: Comparison

@@ -20,6 +20,8 @@ from ..journal import Journal
 from ..types import ContextLike
 
 _RETRIED = (429, 502, 503, 504)
+_MOST_RETRIES = 1000  # an hour or more
+_LONGEST = 86_400.0  # seconds that a request may wait; sockets do not take any number
 _Call = tuple[str, str, Any]  # method, path, body
 
 
@@ -37,9 +39,9 @@ class Client:
     key : str, optional
         Key for the header ``Authorization: Bearer KEY``.
     timeout : float, default=5
-        Seconds to wait for an answer, for each try.
+        Seconds to wait for an answer, for each try; at most a day.
     retries : int, default=3
-        How often a request is sent again.
+        How often a request is sent again, at most 1,000 times.
 
     Raises
     ------
@@ -69,7 +71,7 @@ class Client:
         retries: int = 3,
     ) -> None:
         self._journals = None if isinstance(target, str) else target
-        self._retries = whole_number(retries, "retries", 0)
+        self._retries = whole_number(retries, "retries", 0, _MOST_RETRIES)
         self._http = _connected("Client", target, key, timeout) if isinstance(target, str) else None
         if self._http is None and not isinstance(target, Journal | Mapping):
             text = f"target must be the address of a server, a Journal or journals by slot, got {target!r}"
@@ -299,7 +301,7 @@ class AsyncClient:
         retries: int = 3,
     ) -> None:
         self._local = None if isinstance(target, str) else Client(target, timeout=timeout, retries=retries)
-        self._retries = whole_number(retries, "retries", 0)
+        self._retries = whole_number(retries, "retries", 0, _MOST_RETRIES)
         self._http: Any = _connected("AsyncClient", target, key, timeout) if isinstance(target, str) else None
 
     async def _run(self, steps: Generator[_Call, Any, Any]) -> Any:
@@ -594,7 +596,7 @@ def _away(error: Exception) -> JournalError:
 
 
 def _pause(attempt: int, wait: float) -> float:
-    return max(min(wait, 10.0), min(5.0, 0.05 * 2.0**attempt) * random.uniform(0.5, 1.5))
+    return max(min(wait, 10.0), min(5.0, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1.5))
 
 
 def _path(slot: str, rest: str = "") -> str:
@@ -613,6 +615,9 @@ def _encoded(method: str, path: str, body: Any) -> tuple[str, str, bytes]:
 def _connected(kind: str, address: str, key: str | None, timeout: float) -> Any:
     """Return a client of httpx."""
     httpx, seconds = _httpx(), positive(timeout, "timeout")
+    if seconds > _LONGEST:
+        message = f"timeout must be at most {_LONGEST:.0f} seconds, got {timeout}"
+        raise ParameterError(message, code="value-range", argument="timeout", value=timeout)
     try:
         return getattr(httpx, kind)(base_url=address, headers=_headers(key), timeout=seconds)
     except (httpx.InvalidURL, TypeError, ValueError) as error:  # UnicodeEncodeError of a key is one of these
