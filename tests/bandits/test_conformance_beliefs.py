@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from prudent.bandits import LinearBandit, SharedLinearBandit, SparseLinearBandit
 from prudent.bandits.belief import BELIEFS
 from prudent.errors import ParameterError
 from prudent.posteriors import LogisticPosterior, PoissonPosterior
-from tests.support.refusals import refused
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ARMS = ["a", "b", "c"]

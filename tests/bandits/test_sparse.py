@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import sparse, stats
 
 import prudent as pr
 from prudent.bandits import LinearBandit, SparseLinearBandit
 from prudent.errors import DataError, ParameterError
-from tests.support.refusals import refused
 
 
 def pairs(places, values=None):
