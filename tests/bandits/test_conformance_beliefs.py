@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from prudent.bandits import LinearBandit, SharedLinearBandit
+from prudent.bandits import LinearBandit, SharedLinearBandit, SparseLinearBandit
 from prudent.bandits.belief import BELIEFS
+from prudent.errors import ParameterError
 from prudent.posteriors import LogisticPosterior, PoissonPosterior
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -32,6 +34,8 @@ BANDITS = {
     "gaussian items, offsets": items(offsets=True),
     "glm items, clicks": items(rewards="bernoulli", prior_precision=1.0),
     "glm items, counts": items(rewards="poisson", prior_precision=1.0),
+    "sparse arms": lambda: SparseLinearBandit(ARMS, 2, rng=3),
+    "sparse arms, given noise": lambda: SparseLinearBandit(ARMS, 2, rng=3, noise_sd=1.0),
 }
 every = pytest.mark.parametrize("name", BANDITS)
 
@@ -94,6 +98,10 @@ def test_merging_equals_learning_together(name):
     one.update(contexts[20:40], pulled[20:40], rewards[20:40])
     two.update(contexts[40:], pulled[40:], rewards[40:])
     together.update(contexts[20:], pulled[20:], rewards[20:])
+    if isinstance(base, SparseLinearBandit):  # covariances that are left out depend on the order of rewards
+        with refused(ParameterError, "no-merge", argument="other"):
+            one.merge(two, since=base)
+        return
     one.merge(two, since=base)
     if conjugate(base):
         np.testing.assert_allclose(known(one), known(together), rtol=5e-9, atol=1e-9)
@@ -143,7 +151,7 @@ def test_copies_are_independent(name):
 
 @every
 def test_propensities_sum_to_one_and_are_those_of_decisions(name):
-    """4000 decisions; each count is within 5.5 sds, a false alarm of at most 3e-7 for 9 bandits."""
+    """4000 decisions; each count is within 5.5 sds, a false alarm of at most 3e-7 for 11 bandits."""
     bandit = BANDITS[name]()
     bandit.update(*data(bandit))
     chances = bandit.propensities(question(bandit), ARMS)

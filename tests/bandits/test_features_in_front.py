@@ -8,13 +8,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 from scipy import sparse
 
 import prudent as pr
 from prudent.errors import DataError, ParameterError, PrudentError
 from prudent.evaluation import replay, tune
 from prudent.service.bodies import SlotSpec
-from tests.support.refusals import refused
 
 CROSS = [{"columns": ("country", "device"), "slots": 8, "shared": 2}]
 FEW = {"slots": 5, "shared": 2}

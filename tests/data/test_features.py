@@ -12,10 +12,10 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 
 import prudent as pr
 from prudent.errors import DataError, ParameterError
-from tests.support.refusals import refused
 
 COUNTRIES = ["DE", "FR", "US", "IT", "PL"]
 

@@ -17,7 +17,8 @@ n = ceil(1/(1-alpha)) one or two for each arm at any alpha, where the algorithm 
 
 ``LinearBandit`` decides and learns in a product, ``prudent.simulation.simulate_bandit`` on an environment
 with known truth; both call the same kernels (``kernels``). ``SharedLinearBandit`` has one theta for all items,
-which it knows by their features. Both are a ``Bandit``: it checks what users give and holds a belief
+which it knows by their features; ``SparseLinearBandit`` has arms with very many features. They are a ``Bandit``: it
+checks what users give and holds a belief
 (``prudent.bandits.belief``), which learns and gives the law of the next scores (``prudent.bandits.law``), from
 which exact propensities follow. ``prudent.Journal`` writes decisions and rewards down before they count.
 """
@@ -39,6 +40,7 @@ from .settings import (
     thompson_sampling_inflated,
 )
 from .shared import SharedLinearBandit
+from .sparse import SparseLinearBandit
 
 __all__ = [
     "Bandit",
@@ -49,6 +51,7 @@ __all__ = [
     "Law",
     "LinearBandit",
     "SharedLinearBandit",
+    "SparseLinearBandit",
     "brps_cmab",
     "brps_cmab_clipped",
     "brps_cmab_inflated",

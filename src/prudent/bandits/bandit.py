@@ -31,7 +31,6 @@ from .checks import context_size, options_of, refuse_noise, settings_of
 from .checkup import Checkup, checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
-from .kernels.step import usable
 from .limits import PropensityLimits
 from .named_arms import NamedArms
 from .settings import BanditSettings, checked_sd
@@ -144,7 +143,6 @@ class LinearBandit(NamedArms):
         settings: BanditSettings | None = None,
     ) -> None:
         names = arm_names(arms, "arms")
-        by_arm = min_propensity if isinstance(min_propensity, Mapping) else None
         common = None if isinstance(min_propensity, Mapping) else min_propensity
         more = {"first_pulls": first_pulls, "min_propensity": common, "exploration": exploration}
         one_of(rewards, "rewards", ["gaussian", *LINKS])
@@ -164,7 +162,21 @@ class LinearBandit(NamedArms):
                 belief = BetaArms(len(names))
             else:
                 belief = GlmArms(len(names), rewards, size, prior, self._intercept)
+        self._start(belief, chosen, half_life, rng, names, min_propensity, max_propensity)
+
+    def _start(
+        self,
+        belief: Any,
+        chosen: BanditSettings,
+        half_life: HalfLifeLike,
+        rng: RngLike,
+        names: Sequence[Arm],
+        min_propensity: Any,
+        max_propensity: Any,
+    ) -> None:
+        """Take a belief without data, settings, names and limits of arms."""
         super().__init__(belief, chosen, half_life, rng)
+        by_arm = min_propensity if isinstance(min_propensity, Mapping) else None
         self._limits = PropensityLimits.of(chosen.min_propensity, by_arm, max_propensity, names)
         self._skipped = 0
         self._set_names(names)
@@ -396,7 +408,7 @@ class LinearBandit(NamedArms):
                 decided = self._belief.decide(decisions + 1, point, rows, self._stream)
             else:
                 self._check_floor(len(names), names)
-                if point.size != self._dim or not usable(point):
+                if not self._fits(point):
                     self._refuse(context)
                 with self._all_or_none(point, deciding=True):
                     self._move(time)
@@ -423,7 +435,7 @@ class LinearBandit(NamedArms):
                 names, rows = self._names_and_rows(arms)
                 self._check_floor(len(names), names)
                 t, contexts = self._decisions + 1, self._with_constant(points)
-                points = contexts[:, self._intercept :]  # one copy is enough
+                points = contexts[:, contexts.shape[1] - points.shape[1] :]  # one copy is enough
                 points.flags.writeable = False  # propensities are computed from it later
                 with self._all_or_none(contexts, deciding=True):
                     self._move(time)
@@ -564,7 +576,7 @@ class LinearBandit(NamedArms):
                         self._require_number(value)
                         self._refuse(context)
                 else:
-                    if point.shape != (self._dim,) or not usable(point):
+                    if not self._fits(point):
                         self._refuse(context)
                     self._require_number(value)
                     self._belief.require(reward, _array([value]))

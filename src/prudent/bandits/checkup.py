@@ -86,6 +86,11 @@ def item_checkup(sums: FloatArray, rewards: int, intercept: bool, features: Sequ
     return Checkup(tuple(_features(sums, count, rewards, intercept, features)), rewards)
 
 
+def starved_checkup(names: Sequence[str | int], pulls: IntArray) -> Checkup:
+    """Return the findings on arms that have next to no rewards."""
+    return Checkup(tuple(_starved(names, pulls)), int(pulls.sum()))
+
+
 def _features(
     sums: FloatArray, count: float, rewards: int, intercept: bool, features: Sequence[str] | None
 ) -> Iterator[Finding]:

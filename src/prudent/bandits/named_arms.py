@@ -17,7 +17,7 @@ from ..types import ContextLike
 from .base import Bandit
 from .belief.arms import ArmBelief
 from .decision import Arm
-from .kernels.step import LARGEST
+from .kernels.step import LARGEST, usable
 from .law.base import Law
 from .law.normal import NormalLaw
 from .limits import LimitedLaw, PropensityLimits
@@ -60,6 +60,10 @@ class NamedArms(Bandit):
         self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True, learn: bool = False
     ) -> tuple[FloatArray, Names | None]:
         return super()._read(np.empty(0) if context is None and self._dim == 0 else context, axes, copy, learn)
+
+    def _fits(self, point: FloatArray) -> bool:
+        """Return whether an array is a context that can be used."""
+        return point.shape == (self._dim,) and usable(point)
 
     def _refuse(self, context: Any) -> NoReturn:
         """Raise the error that says what is wrong with a context that cannot be used."""

@@ -354,7 +354,7 @@ class SavedBandit(NamedFeatures):
         values = {
             "settings": settings,
             "intercept": self._intercept,
-            "features": None if self.features is None else list(self.features),
+            "features": None if self._encoder is not None or self.features is None else list(self.features),
             "half_life": None if self._drift is None else asdict(self._drift.half),
             "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._index),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from .._support.checks import FloatArray
+from ..types import TableLike
 from .features import Names
 
 
@@ -71,3 +72,36 @@ class ContextEncoder:
     def resume(self, seen: Mapping[str, Any]) -> Self:
         """Take what ``seen`` returned."""
         return self
+
+
+class FitMethod:
+    """Method ``fit``: ``Features.fit(rows)`` infers columns, ``Features(...).fit(rows)`` has declared them."""
+
+    def __get__(self, instance: Any, kind: Any) -> Callable[..., Any]:
+        def fit(rows: TableLike, **columns: Any) -> Any:
+            """Return features that have learned scales and categories from a sample.
+
+            On the class, the kinds of columns are inferred: texts are categories (times if they are dates), lists are
+            tags, whole numbers from 0 to beyond 20 are counts, and other numbers are numbers. On an instance, its
+            columns learn, and itself is returned.
+
+            Parameters
+            ----------
+            rows : TableLike
+                The sample.
+            **columns : str or mapping
+                Kinds of columns that are not to be inferred, and arguments of ``Features`` such as ``cross``.
+
+            Returns
+            -------
+            Features
+                Categories beyond those of the sample have some places left.
+
+            Raises
+            ------
+            DataError
+                If the sample is empty, or a column holds what cannot be encoded.
+            """
+            return kind._fitted(rows, columns) if instance is None else instance._fit_sample(rows, columns)
+
+        return fit

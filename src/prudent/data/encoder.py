@@ -21,45 +21,12 @@ from .._support.checks import FloatArray, flag, one_of
 from ..errors import DataError, ParameterError
 from ..types import TableLike
 from .cell_encoders import CellEncoder, CellFault, number_of
-from .context_encoder import ContextEncoder
+from .context_encoder import ContextEncoder, FitMethod
 from .feature_rows import Sparse, inferred, rows_of, sample_rows
 from .features import Names, shown
 from .slot_encoders import KINDS, CrossEncoder, SlotEncoder, options_of
 
 _VERSION = 1
-
-
-class _Fit:
-    """Method ``fit``: ``Features.fit(rows)`` infers columns, ``Features(...).fit(rows)`` has declared them."""
-
-    def __get__(self, instance: Features | None, kind: type[Features]) -> Callable[..., Features]:
-        def fit(rows: TableLike, **columns: Any) -> Features:
-            """Return features that have learned scales and categories from a sample.
-
-            On the class, the kinds of columns are inferred: texts are categories (times if they are dates), lists are
-            tags, whole numbers from 0 to beyond 20 are counts, and other numbers are numbers. On an instance, its
-            columns learn, and itself is returned.
-
-            Parameters
-            ----------
-            rows : TableLike
-                The sample.
-            **columns : str or mapping
-                Kinds of columns that are not to be inferred, and arguments of ``Features`` such as ``cross``.
-
-            Returns
-            -------
-            Features
-                Categories beyond those of the sample have some places left.
-
-            Raises
-            ------
-            DataError
-                If the sample is empty, or a column holds what cannot be encoded.
-            """
-            return kind._fitted(rows, columns) if instance is None else instance._learn_sample(rows, columns)
-
-        return fit
 
 
 class Features(ContextEncoder):
@@ -109,7 +76,7 @@ class Features(ContextEncoder):
     {'device': 'category', 'visits': 'count'}
     """
 
-    fit = _Fit()
+    fit = FitMethod()
 
     def __init__(
         self,
@@ -370,11 +337,28 @@ class Features(ContextEncoder):
         ndarray of float or None
             Numbers, of a context [D] or rows [T, D]. All rows are encoded after all were learned from.
         """
+        return self.learning(self.encode, context)
+
+    def learning(self, code: Callable[[Any], Any], context: Any) -> Any:
+        """Learn from contexts, unless frozen, and return their code.
+
+        Parameters
+        ----------
+        code : callable
+            Method ``encode`` or ``sparse`` of these features.
+        context : object
+            What ``transform`` takes, or anything else.
+
+        Returns
+        -------
+        object
+            What `code` returns after learning.
+        """
         for slot in self._open_slots:
             slot.missed = False
-        found = self.encode(context)
+        found = code(context)
         new = self._open_numbers or any(slot.missed for slot in self._open_slots)
-        return self.encode(context) if found is not None and new and self._look(context, take=True) else found
+        return code(context) if found is not None and new and self._look(context, take=True) else found
 
     def _settle(self) -> None:
         """Bring up to date what depends on what was learned."""
@@ -449,7 +433,7 @@ class Features(ContextEncoder):
             self._settle()
         return changed
 
-    def _learn_sample(self, rows: TableLike, columns: Mapping[str, Any]) -> Features:
+    def _fit_sample(self, rows: TableLike, columns: Mapping[str, Any]) -> Features:
         if columns:
             message = f"columns are declared already: give {shown(list(columns))} to Features"
             raise ParameterError(message, code="conflicting-arguments", argument="columns")
@@ -475,7 +459,7 @@ class Features(ContextEncoder):
         for name in dict.fromkeys(name for row in sample for name in row):
             if name not in declared:
                 declared[name] = inferred(name, [row.get(name) for row in sample])
-        return cls(declared, **given)._learn_sample(sample, {})
+        return cls(declared, **given)._fit_sample(sample, {})
 
     def freeze(self) -> Self:
         """Stop learning: the code of a row never changes from now on.

@@ -24,6 +24,7 @@ from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Arm, Decision
 from ..bandits.kernels.step import LARGEST
 from ..bandits.shared import SharedLinearBandit
+from ..bandits.sparse import SparseLinearBandit
 from ..errors import DataError, ParameterError, PrudentError
 from .export import COLUMNS, SHARED_COLUMNS
 from .store import New, Taken
@@ -215,9 +216,10 @@ def name_of(text: str) -> Any:
 
 def bandit_of(content: bytes, name: str) -> AnyBandit:
     """Return the bandit of a snapshot, whose evidence fades only by entries; ``name`` is what errors call it."""
-    shared = saved_kind(content) == "SharedLinearBandit"
-    bandit = SharedLinearBandit.from_bytes(content, name) if shared else LinearBandit.from_bytes(content, name)
-    return bandit.hold()
+    kinds: dict[str, type[AnyBandit]] = {
+        "SharedLinearBandit": SharedLinearBandit, "SparseLinearBandit": SparseLinearBandit,
+    }  # fmt: skip
+    return kinds.get(saved_kind(content), LinearBandit).from_bytes(content, name).hold()
 
 
 def timed(bandit: AnyBandit, at: float) -> dict[str, Any]:

@@ -156,7 +156,7 @@ class JournalRecord(StoredBandit):
         return {
             "schema": 1,
             "kind": type(bandit).__name__,
-            "features": None if bandit.features is None else list(bandit.features),
+            "features": None if bandit.encoder is not None or bandit.features is None else list(bandit.features),
             "encoder": None if bandit.encoder is None else bandit.encoder.to_dict(),
             "dim": bandit.dim,
             "intercept": bandit.intercept,

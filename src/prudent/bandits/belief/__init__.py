@@ -13,6 +13,7 @@ from .gaussian import GaussianArms
 from .glm import GlmArms
 from .glm_items import GlmItems
 from .items import GaussianItems, ItemBelief
+from .sparse import SparseArms
 
 __all__ = [
     "BELIEFS",
@@ -25,6 +26,7 @@ __all__ = [
     "GlmItems",
     "ItemBelief",
     "Match",
+    "SparseArms",
 ]
 
 BELIEFS: dict[str, type[Belief]] = {
@@ -33,5 +35,6 @@ BELIEFS: dict[str, type[Belief]] = {
     "beta arms": BetaArms,
     "gaussian items": GaussianItems,
     "glm items": GlmItems,
+    "sparse arms": SparseArms,
 }
 """Beliefs by name."""
