@@ -27,3 +27,12 @@ def test_golden_journals_are_verified(kind, rows, tmp_path):
     with Journal(path) as live:
         assert live.bandit.n_rewards == known
         assert live.verify() == 24
+        before = len(live.pending())
+        context = [0.5] * live.bandit.dim
+        given = ([context, context], [0, 1]) if kind == "items" else (context,)
+        ids = [live.select(*given).id for _ in range(3)]  # and it goes on as a journal of version 1
+        assert live.reward(ids, [1, 0, 1]) == ["ok", "ok", "ok"]
+        assert len(live.pending()) == before
+    assert execute(path, "PRAGMA user_version") == [(1,)]
+    with Journal(path) as live:
+        assert live.verify() == 27

@@ -410,7 +410,7 @@ def test_foreign_files_are_refused_and_not_touched(path, tmp_path, bandit):
 @pytest.mark.parametrize(
     ("statement", "code"),
     [
-        ("PRAGMA user_version = 2", "wrong-version"),
+        ("PRAGMA user_version = 3", "wrong-version"),
         ("PRAGMA user_version = -1", "wrong-version"),
         ("CREATE TRIGGER t AFTER INSERT ON entry BEGIN DELETE FROM entry; END", "damaged-file"),
         ("DROP INDEX reward_of", "damaged-file"),

@@ -461,6 +461,8 @@ class Bandit(SavedBandit):
 
     def _checked_rewards(self, reward: Any, shape: tuple[int, ...]) -> FloatArray:
         """Return rewards as an array of our own of this shape, all of the kind of this bandit."""
+        if type(reward) is float and not shape and abs(reward) <= LARGEST and self._belief.any_reward:
+            return np.array(reward)
         values = finite_array(reward, "reward")
         require_shape(values, "reward", shape, "[T]" if shape else "one number")
         refuse(np.abs(values) > LARGEST, values, "reward", f"a number of at most {LARGEST}", code="too-large")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -65,8 +65,16 @@ class Codec:
         while len(self._written) > _KNOWN:
             self._written.popitem(last=False)
 
-    def write(self, bandit: AnyBandit, decision: Decision, row: Mapping[str, Any], clock: dict[str, Any] | None) -> New:
-        """Return a decision to be written; ``row`` holds what the decision does not say."""
+    def write(
+        self,
+        bandit: AnyBandit,
+        decision: Decision,
+        state: tuple[int, int, float, int, int],
+        clock: dict[str, Any] | None,
+        key: str | None,
+        note: bytes | None,
+    ) -> New:
+        """Return a decision to be written; ``state`` is what makes it repeatable, the first five fields of its row."""
         options: dict[str, Any] = {} if clock is None else {"clock": clock}
         contents: dict[bytes, bytes] = {}
         arm, arms = decision.arm, decision.arms
@@ -81,15 +89,9 @@ class Codec:
             context = decision.context.astype("<f8", copy=False).tobytes()
             every = bandit.arms if isinstance(bandit, LinearBandit) else None
             eligible = None if arms is every or arms == every else json.dumps(arms)
-        taken = Taken(
-            arm=_name_json(arm),
-            arms=eligible,
-            context=context,
-            score=score,
-            options=json.dumps(options) if options else None,
-            **row,
-        )
-        return New(taken, contents=contents)
+        text = json.dumps(options) if options else None
+        chance = propensity_of(decision)
+        return New(Taken(*state, _name_json(arm), eligible, context, score, chance, text, key, note), None, contents)
 
     def _put(self, candidates: Any, arms: tuple[Arm, ...], contents: dict[bytes, bytes]) -> bytes:
         """Return the hash of a set of candidates; what the store may not have yet is added to ``contents``."""
@@ -259,7 +261,10 @@ def warm_up(twin: Any) -> None:
 def reward_number(reward: Any, name: str) -> float:
     """Return a reward as a finite float."""
     try:
-        value = float("nan") if isinstance(reward, (str, bytes)) or np.ndim(reward) else float(reward)
+        if type(reward) is float:
+            value = reward
+        else:
+            value = float("nan") if isinstance(reward, (str, bytes)) or np.ndim(reward) else float(reward)
     except (TypeError, ValueError, OverflowError):
         value = float("nan")
     if not abs(value) <= LARGEST:

@@ -27,7 +27,7 @@ from ..errors import DataError, ParameterError, PrudentError
 from ..types import ContextLike
 from .base import counting
 from .changes import JournalChanges
-from .codec import clock_of, propensity_of, reward_number
+from .codec import clock_of, reward_number
 from .reading import ArmsThen
 from .replica import Lag
 from .store import Entry, Job, New, Taken, id_of, place_of
@@ -183,17 +183,17 @@ class Journal(JournalChanges):
                 message = "key and note are for one decision, and context holds several"
                 raise ParameterError(message, code="many-contexts", argument="key" if name is not None else "note")
             if several is None:
-                return [self._decided(bandit, context, names, slate, {"key": name, "note": digest})], False
+                return [self._decided(bandit, context, names, slate, name, digest)], False
             made, progress = [], Progress("deciding")
             for one in several:
-                made.append(self._decided(bandit, one, names, slate, {"key": name, "note": digest}))
+                made.append(self._decided(bandit, one, names, slate, name, digest))
                 progress.show(f"decision {len(made)}")
             progress.close()
             return made, True
 
         made, several = self._in_state(decide, [context])
-        for _, new in made:
-            new.note = text
+        if text is not None:
+            made[0][1].note = text
         if name is not None:
             earlier = self._store.by_key(name)
             if earlier is not None:
@@ -239,13 +239,13 @@ class Journal(JournalChanges):
                 text, digest = _note_text(request.get("note"))
                 key = request.get("key")
                 name = None if key is None else json.dumps(instance_of(key, "key", str))
-                ready.append((i, request, text, {"key": name, "note": digest}))
+                ready.append((i, request, text, name, digest))
             except PrudentError as error:
                 found[i] = error
 
         def decide(bandit: Any) -> list[tuple[int, Decision, New]]:
             made = []
-            for i, request, text, row in ready:
+            for i, request, text, name, digest in ready:
                 context, arms, top = request.get("context"), request.get("arms"), request.get("top")
                 slate = {} if top is None else {"top": top}
                 found[i] = None
@@ -259,7 +259,7 @@ class Journal(JournalChanges):
                     if bandit.checked_contexts(context, arms, **slate) is not None:
                         message = "context holds several contexts: give one in each request"
                         raise DataError(message, code="many-contexts", argument="context")
-                    decision, new = self._decided(bandit, context, arms, slate, row)
+                    decision, new = self._decided(bandit, context, arms, slate, name, digest)
                 except PrudentError as error:
                     found[i] = error
                     continue
@@ -313,20 +313,19 @@ class Journal(JournalChanges):
         raise self._store.failed("other processes changed the bandit again and again; try again", "lock-timeout")
 
     def _decided(
-        self, bandit: Any, context: Any, arms: Any, slate: dict[str, int], row: dict[str, Any]
+        self, bandit: Any, context: Any, arms: Any, slate: dict[str, int], key: str | None, note: bytes | None
     ) -> tuple[Decision, New]:
         """Take one decision and return it with what is to be written, with the lock held."""
         at, position = time.time(), bandit.position
         before = bandit.clock() if counting(bandit) else None
         decision: Decision = bandit.select(context, arms, **slate)
         self._number += 1
-        clock = clock_of(bandit, before, decision.arms)
-        facts = {"stream": self._stream, "number": self._number, "time": at, "seq": self._replica.seq}
-        facts |= {"position": position, "propensity": propensity_of(decision)} | row
-        new = self._replica.codec.write(bandit, decision, facts, clock)
-        places = range(len(decision.slate))
+        clock = None if before is None else clock_of(bandit, before, decision.arms)
+        state = (self._stream, self._number, at, self._replica.seq, position)
+        new = self._replica.codec.write(bandit, decision, state, clock, key, note)
         decision.time, decision.id = at, new.row.id
         if decision.candidates is not None:
+            places = range(len(decision.slate))
             decision.ids = tuple(id_of((self._stream, self._number, place)) for place in places)
         return decision, new
 
@@ -400,7 +399,7 @@ class Journal(JournalChanges):
             if bandit.checked_contexts(given, [arm]) is not None:
                 message = "context holds several contexts: record one decision at a time"
                 raise DataError(message, code="many-contexts", argument="context")
-            _, new = self._decided(bandit, given, [arm], {}, {"key": None, "note": digest})
+            _, new = self._decided(bandit, given, [arm], {}, None, digest)
             new.row = new.row._replace(propensity=chance, score=None, options=json.dumps({"given": True}))
             return new
 
@@ -452,7 +451,9 @@ class Journal(JournalChanges):
         self._require_writable()
         self._tend()
         with self._lock:
-            self._current(0).require_rewards(reward, np.array(values, dtype=np.float64))
+            bandit = self._current(0)
+            if not bandit.belief.any_reward:
+                bandit.require_rewards(reward, np.array(values, dtype=np.float64))
         plan = rewards(places, values, self._stream, time.time(), self._window)
         wanted = [place for place in places if place is not None]
         answers = self._write(Job(plan=plan, wanted=wanted)).result

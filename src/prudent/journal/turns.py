@@ -80,8 +80,10 @@ def _rewarded(turn: Turn, place: Place, value: float, writer: int, at: float, wi
 
 def append_reward(turn: Turn, place: Place, value: float, writer: int, at: float, options: str | None = None) -> Entry:
     """Append a reward to the log and return its entry."""
-    names = dict(zip(("stream", "number", "place"), place, strict=True))
-    return turn.append("reward", writer, at, reward=value, options=options, **names)
+    stream, number, position = place
+    return turn.append(
+        "reward", writer, at, stream=stream, number=number, place=position, reward=value, options=options
+    )
 
 
 def positions(taken: Taken) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -27,17 +28,17 @@ class GroupWriter:
 
     def reset(self) -> None:
         """Start with an empty queue and new locks, as after a fork."""
-        self._queue: list[Job] = []
-        self._guard = threading.Condition()  # of the queue
+        self._queue: deque[Job] = deque()  # any thread appends, who has the turn takes
+        self._guard = threading.Condition()  # of the thread that commits later
         self._turn = threading.Lock()  # who has it commits
         self._thread: threading.Thread | None = None
         self._lost: BaseException | None = None
 
     def commit(self, job: Job) -> Job:
         """Write a job, with all that is in the queue, and return it when it is written."""
-        self._raise_lost()
-        with self._guard:
-            self._queue.append(job)
+        if self._lost is not None:
+            self._raise_lost()
+        self._queue.append(job)
         with self._turn:
             while not job.done:
                 self._commit_some()
@@ -54,7 +55,7 @@ class GroupWriter:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._commit_for_ever, name="prudent journal", daemon=True)
                 self._thread.start()
-            elif len(self._queue) == 1:
+            else:
                 self._guard.notify()
         if full:
             self.flush()
@@ -94,13 +95,13 @@ class GroupWriter:
 
     def _commit_some(self) -> None:
         """Write the first jobs of the queue in one transaction."""
-        with self._guard:
-            jobs, self._queue = self._queue[:_MOST], self._queue[_MOST:]
-        if not jobs:
-            return
+        queue, jobs = self._queue, list[Job]()
         error: BaseException | None = None
         try:
-            self._store.commit(jobs)
+            while queue and len(jobs) < _MOST:
+                jobs.append(queue.popleft())
+            if jobs:
+                self._store.commit(jobs)
         except Exception as failure:
             error = failure
         except BaseException:

@@ -40,7 +40,7 @@ class Uniforms:
     @property
     def position(self) -> int:
         """Number of uniforms used since the stream began."""
-        return self.drawn - self.unused.size
+        return self.drawn - self.block.size + self.next
 
     def __getstate__(self) -> tuple[np.random.Generator, FloatArray]:
         return self.here().rng, self.unused

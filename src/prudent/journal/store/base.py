@@ -5,16 +5,17 @@ from __future__ import annotations
 import hmac
 import json
 import time
-from abc import ABC, abstractmethod
+import zlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from threading import RLock
 from typing import Any, TypeVar
 
-from ...errors import JournalError, ParameterError, StateFileError
-from .rows import Entry, Place, Report, Taken, checksum_of, content_of, fault_of
-from .tables import CHANGES, VERSION
+from ...errors import ParameterError
+from .connections import Connections
+from .rows import CONTENTS, Entry, Place, Report, Taken, checksum_of, fault_of
+from .tables import CHANGES, TABLES, VERSION
 
 Read = TypeVar("Read")
 CHUNK = 2000  # rows read at a time
@@ -28,10 +29,15 @@ _PUT_DECISION = (
     "ON CONFLICT DO NOTHING"
 )
 _PUT_ENTRY = f"INSERT INTO entry ({_ENTRY}, checksum, signature) VALUES ({', '.join('?' * (len(Entry._fields) + 2))})"
+_WANTED = (  # a decision and the reward of one of its places
+    f"SELECT {', '.join(f'd.{name}' for name in (*Taken._fields, 'checksum'))}, "
+    f"{', '.join(f'e.{name}' for name in (*Entry._fields, 'checksum'))} FROM decision AS d LEFT JOIN entry AS e "
+    "ON e.stream = d.stream AND e.number = d.number AND e.place = ? WHERE d.stream = ? AND d.number = ?"
+)
 _KEYS = 500  # keys that are looked up in one query
 
 
-@dataclass
+@dataclass(slots=True)
 class New:
     """A decision to be written."""
 
@@ -41,7 +47,7 @@ class New:
     earlier: Taken | None = None  # the decision that already has its key
 
 
-@dataclass
+@dataclass(slots=True)
 class Job:
     """What one call writes: decisions, or entries that ``plan`` appends in its turn; the result is what it returns."""
 
@@ -97,7 +103,7 @@ class Turn:
         return self._store.held_rows(before, after)
 
 
-class Store(ABC):
+class Store(Connections):
     """Where a journal keeps its decisions and its log. Threads may share a store.
 
     The module ``prudent.journal.store`` explains the tables. Members are ``SqliteStore`` and ``PostgresStore``: they
@@ -107,17 +113,20 @@ class Store(ABC):
     ----------
     path : str
         What errors call it.
+    failures : type of Exception
+        Base class of the errors of the driver of the database.
     timeout : float
         Seconds to wait for other writers, or for a server that is away.
     key : bytes or None
         Secret that signs all rows.
     """
 
-    def __init__(self, path: str, timeout: float, key: bytes | None) -> None:
-        self.path, self.timeout, self._key = path, timeout, key
+    def __init__(self, path: str, failures: type[Exception], timeout: float, key: bytes | None) -> None:
+        super().__init__(path, failures)
+        self.timeout, self._key = timeout, key
         self.signed = False
+        self._content = CONTENTS[VERSION]
         self.settings: dict[str, Any] = {}
-        self._lock = RLock()  # of the connection that reads
         self._chain: dict[int, bytes] = {}  # signatures of the latest decisions of streams of this process
         self._streams: set[int] = set()  # that are registered
 
@@ -126,18 +135,6 @@ class Store(ABC):
     @abstractmethod
     def open(self, create: bool) -> bool:
         """Connect, and return whether there is a journal; with ``create``, its place may be empty."""
-
-    @abstractmethod
-    def disconnect(self) -> None:
-        """Close the connections; the next call opens new ones."""
-
-    @abstractmethod
-    def abandon(self) -> None:
-        """Leave the connections of the parent process alone, after a fork."""
-
-    @abstractmethod
-    def reading(self) -> AbstractContextManager[None]:
-        """Open a transaction that reads one consistent state."""
 
     @abstractmethod
     def _writing(self, ordered: bool) -> AbstractContextManager[None]:
@@ -180,16 +177,6 @@ class Store(ABC):
         with self.reading():
             return work()
 
-    # -- errors --------------------------------------------------------------------------------------------
-
-    def damaged(self, text: str, code: str = "damaged-file", **fields: Any) -> StateFileError:
-        """Return the error of a store that is not as a journal leaves it."""
-        return StateFileError(f"{self.path}: {text}"[:500], code=code, path=self.path, **fields)
-
-    def failed(self, text: str, code: str) -> JournalError:
-        """Return the error of input or output that failed."""
-        return JournalError(f"{self.path}: {text}", code=code, path=self.path)
-
     # -- a new journal -------------------------------------------------------------------------------------
 
     def start(self, first: Entry, state: bytes, settings: dict[str, Any]) -> None:
@@ -197,7 +184,7 @@ class Store(ABC):
         with self._writing(ordered=False):
             if self._exists():
                 return
-            self._create()
+            self._create([name for name in TABLES if name != "decision_time" or settings["window"] is not None])
             signed = self._key is not None
             values = {"version": VERSION, "signed": signed, **settings}
             rows = [(name, json.dumps(value)) for name, value in values.items()]
@@ -213,8 +200,8 @@ class Store(ABC):
         """Return whether the tables are there."""
 
     @abstractmethod
-    def _create(self) -> None:
-        """Make the tables."""
+    def _create(self, names: Sequence[str]) -> None:
+        """Make tables and indices."""
 
     def read_settings(self) -> None:
         """Read what the journal was started with, and check the key."""
@@ -223,15 +210,18 @@ class Store(ABC):
             version, self.signed = values.pop("version"), bool(values.pop("signed"))
         except (KeyError, TypeError, ValueError) as error:
             raise self.damaged(f"its settings cannot be read: {error!r}") from error
-        if version != VERSION:
-            text = f"it is a journal of version {version}, this prudent reads version {VERSION}"
-            raise self.damaged(text, code="wrong-version", value=version, expected=VERSION)
-        self.settings = values
+        self._require_version(version)
+        self.settings, self._content = values, CONTENTS[version]
         if self._key is not None and not self.signed:
             text = f"key was given, but the events of {self.path} are not signed: start another journal with the key"
             raise ParameterError(text, code="not-signed", argument="key", path=self.path)
         if self._key is not None:
             self.require_signatures(self.last() - 1, 1)
+
+    def _require_version(self, version: Any) -> None:
+        if type(version) is not int or version not in CONTENTS:
+            text = f"it is a journal of version {version}, this prudent reads versions up to {VERSION}"
+            raise self.damaged(text, code="wrong-version", value=version, expected=VERSION)
 
     def require_writable(self) -> None:
         """Raise unless there is a key where rows are signed."""
@@ -245,7 +235,7 @@ class Store(ABC):
         """Write what jobs ask for, in one transaction: decisions first, then entries of the log in their order."""
         since = time.monotonic()
         while True:
-            chain = dict(self._chain)
+            chain = dict(self._chain) if self._chain else {}
             try:
                 self._commit(jobs, chain)
                 self._chain = chain
@@ -273,29 +263,31 @@ class Store(ABC):
                 for job in ordered:
                     job.result = job.plan(turn) if job.plan is not None else None
                 self._flush(turn)
-        self._streams |= {each.row.stream for each in new}
+        self._streams.update([each.row.stream for each in new])
 
     def _insert(self, new: list[New], chain: dict[int, bytes]) -> None:
         for stream in {each.row.stream for each in new} - self._streams:
             self._register(stream)
         keyed = [each for each in new if each.row.key is not None]
-        keys = self._by_keys([each.row.key for each in keyed])
-        for each in keyed:  # of this commit the first decision with a key is the one that is written
-            first = keys.setdefault(each.row.key, each.row)
-            each.earlier = first if first[:2] != each.row[:2] else None
-        rows, fresh = [], [each for each in new if each.earlier is None]
+        if keyed:
+            keys = self._by_keys([each.row.key for each in keyed])
+            for each in keyed:  # of this commit the first decision with a key is the one that is written
+                first = keys.setdefault(each.row.key, each.row)
+                each.earlier = first if first[:2] != each.row[:2] else None
+        rows, contents, notes, fresh = [], {}, [], [each for each in new if each.earlier is None]
         for each in fresh:
-            signature = self.signed_content(each.row, chain.get(each.row.stream, b""))
+            row, content = each.row, self._content(each.row)
+            signature = self._signed(content, chain.get(row.stream, b""))
             if signature is not None:
-                chain[each.row.stream] = signature
-            rows.append((*each.row, checksum_of(each.row), signature))
-        contents = {name: data for each in fresh for name, data in each.contents.items()}
+                chain[row.stream] = signature
+            rows.append((*row, zlib.crc32(content), signature))
+            contents.update(each.contents)
+            if each.note is not None:
+                notes.append((row.stream, row.number, each.note))
         if contents:
-            self.execute_many(
-                "INSERT INTO content (hash, data) VALUES (?, ?) ON CONFLICT DO NOTHING", list(contents.items())
-            )
+            statement = "INSERT INTO content (hash, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
+            self.execute_many(statement, list(contents.items()))
         written = self.execute_many(_PUT_DECISION, rows)
-        notes = [(each.row.stream, each.row.number, each.note) for each in fresh if each.note is not None]
         if notes:
             statement = "INSERT INTO note (stream, number, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
             self.execute_many(statement, notes)
@@ -318,16 +310,15 @@ class Store(ABC):
 
     def _turn(self, wanted: Sequence[Place]) -> Turn:
         """Return the turn of a transaction that is ordered, with what it wants to look at."""
-        last, signature = self._end()
-        turn = Turn(self, last, signature)
-        for stream, number, place in wanted:
-            if (stream, number) not in turn.decisions:
-                for row in self._decision_rows("stream = ? AND number = ?", stream, number):
-                    turn.decisions[stream, number] = row
-            at = (stream, number, place)
-            for entry in self._entry_rows(_PLACE, *at):
-                turn.rewards[at] = entry
-            if self.settings.get("window") is not None:
+        turn = Turn(self, *self._end())
+        size, held = len(Taken._fields) + 1, self.settings.get("window") is not None
+        for at in wanted:
+            for row in self.fetch(_WANTED, at[2], at[0], at[1]):
+                if at[:2] not in turn.decisions:
+                    turn.decisions[at[:2]] = self.checked(Taken, row)
+                if row[size] is not None:
+                    turn.rewards[at] = self.checked(Entry, row[size:])
+            if held:
                 for report in self._report_rows(_PLACE, *at):
                     turn.reports[at] = report
         return turn
@@ -341,8 +332,8 @@ class Store(ABC):
 
     def _flush(self, turn: Turn) -> None:
         """Write the entries of a turn."""
-        pairs = zip(turn.entries, turn.signatures, strict=True)
-        rows = [(*entry, checksum_of(entry), signature) for entry, signature in pairs]
+        pairs, content = zip(turn.entries, turn.signatures, strict=True), self._content
+        rows = [(*entry, checksum_of(entry, content), signature) for entry, signature in pairs]
         if rows:
             self.execute_many(_PUT_ENTRY, rows)
         if turn.held:
@@ -350,7 +341,7 @@ class Store(ABC):
                 f"INSERT INTO report ({_REPORT}, checksum) VALUES (?, ?, ?, ?, ?, ?) "
                 "ON CONFLICT (stream, number, place) DO UPDATE SET time = excluded.time, reward = excluded.reward, "
                 "checksum = excluded.checksum",
-                [(*report, checksum_of(report)) for report in turn.held],
+                [(*report, checksum_of(report, self._content)) for report in turn.held],
             )
         if rows or turn.held:
             self.tell()
@@ -359,7 +350,10 @@ class Store(ABC):
 
     def signed_content(self, row: Taken | Entry, before: bytes) -> bytes | None:
         """Return the HMAC of a row and of the signature before it; None without a key."""
-        return None if self._key is None else hmac.digest(self._key, before + content_of(row), "sha256")
+        return self._signed(self._content(row), before)
+
+    def _signed(self, content: bytes, before: bytes) -> bytes | None:
+        return None if self._key is None else hmac.digest(self._key, before + content, "sha256")
 
     def require_signatures(self, after: int, limit: int) -> None:
         """Raise unless entries have a signature and, if the key is known, that of the key."""
@@ -406,7 +400,7 @@ class Store(ABC):
         """Return a row of the database as what it is, or raise an error that names it."""
         size = len(kind._fields)
         found = kind(*row[:size])
-        fault = fault_of(found, row[size])
+        fault = fault_of(found, row[size], self._content)
         if not fault:
             return found
         if kind is Entry:

@@ -9,9 +9,7 @@ once, and the entry of a reward says who wrote it.
 
 from __future__ import annotations
 
-import ctypes
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -64,13 +62,10 @@ class PostgresStore(Store):
             text = "path is that of a PostgreSQL database, which needs psycopg: pip install prudent[postgres]"
             raise ParameterError(text, code="missing-package", argument="path", value="psycopg") from None
         shown = re.sub(r"(://[^/@:]*):[^@/]*@", r"\1@", address)  # without the password
-        super().__init__(f"{shown} ({name})", timeout, key)
+        super().__init__(f"{shown} ({name})", self._psycopg.Error, timeout, key)
         self._address, self._schema, self._channel = address, f"prudent_{name}", f"prudent_{name}"
         self._wait = "on" if synchronous == "FULL" else "off"
-        self._reader: Any = None
-        self._writer: Any = None
         self._told, self._looked = True, 0.0
-        self._local = threading.local()
 
     # -- opening -------------------------------------------------------------------------------------------
 
@@ -129,47 +124,19 @@ class PostgresStore(Store):
         self.fetch("SELECT pg_advisory_xact_lock(hashtext(?))", self._schema)
         return self.fetch("SELECT to_regnamespace(?)", self._schema)[0][0] is not None
 
-    def _create(self) -> None:
+    def _create(self, names: Sequence[str]) -> None:
         self.execute(f"CREATE SCHEMA {self._schema}")
-        for sql in TABLES.values():
+        for name in names:
+            sql = TABLES[name]
             for ours, theirs in _TYPES.items():
                 sql = sql.replace(ours, theirs)
             self.execute(sql)
 
-    def abandon(self) -> None:
-        """Leave the connections of the parent process alone: closing them would end its sessions; see ``Store``."""
-        for connection in (self._reader, self._writer):
-            if connection is not None:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-        self._reader = self._writer = None
-        self._lock, self._local = threading.RLock(), threading.local()
-
-    def disconnect(self) -> None:
-        """Close the connections; see ``Store.disconnect``."""
-        for connection in (self._writer, self._reader):
-            if connection is not None:
-                with suppress(self._psycopg.Error):
-                    connection.close()
-        self._reader = self._writer = None
-
     # -- transactions and errors ---------------------------------------------------------------------------
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Open a transaction that reads one consistent state; see ``Store.reading``."""
-        local = self._local
-        if getattr(local, "writing", False) or getattr(local, "depth", 0):
-            yield
-            return
-        with self._lock, self._translating():
-            self._retrying(lambda: self._reader.execute(_BEGIN))
-            local.depth = 1
-            try:
-                yield
-            finally:
-                local.depth = 0
-                with suppress(self._psycopg.Error):
-                    self._reader.execute("ROLLBACK")
+    def _begin_reading(self) -> Any:
+        self._retrying(lambda: self._reader.execute(_BEGIN))
+        return self._reader
 
     def _retrying(self, work: Callable[[], Any]) -> Any:
         """Return what ``work`` returns with the connection that reads; connect again if that is lost."""
@@ -207,7 +174,7 @@ class PostgresStore(Store):
 
     def _alone(self, within: Callable[[], Read], once: Callable[[], Read]) -> Read:
         """Return what ``within`` reads in the transaction that is open, or ``once``, as often as needed, if none is."""
-        if getattr(self._local, "writing", False) or getattr(self._local, "depth", 0):
+        if self._inside:
             return within()
         with self._lock, self._translating():
             self._local.depth = 1
@@ -271,13 +238,6 @@ class PostgresStore(Store):
         time.sleep(_PAUSE)
         return True
 
-    @contextmanager
-    def _translating(self) -> Iterator[None]:
-        try:
-            yield
-        except self._psycopg.Error as error:
-            raise self._translated(error) from error
-
     def _translated(self, error: Any) -> PrudentError:
         """Return the error of prudent for one of psycopg."""
         state = getattr(error, "sqlstate", None) or ""
@@ -298,12 +258,6 @@ class PostgresStore(Store):
         return self.damaged(f"it is damaged, or not a journal: {text}")
 
     # -- queries -------------------------------------------------------------------------------------------
-
-    def _db(self) -> Any:
-        db = self._writer if getattr(self._local, "writing", False) else self._reader
-        if db is None:
-            raise self.failed("it is closed", "closed")
-        return db
 
     def fetch(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query; see ``Store.fetch``."""

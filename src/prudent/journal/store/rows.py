@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Callable
+from struct import Struct
 from types import NoneType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -67,24 +69,50 @@ TYPES: dict[str, tuple[type, ...]] = {"time": (float,), "kind": (str,), "context
 TYPES |= dict.fromkeys(_WHOLE, (int,)) | dict.fromkeys(_MAYBE, (int, NoneType)) | {"note": (bytes, NoneType)}
 TYPES |= dict.fromkeys(("arm", "arms", "options", "key"), (str, NoneType))
 TYPES |= dict.fromkeys(("score", "propensity", "reward"), (float, NoneType))
+_SOUND: dict[type, set[tuple[type, ...]]] = {Taken: set(), Entry: set(), Report: set()}  # types that rows have had
 
 
-def content_of(row: Row) -> bytes:
-    """Return the bytes of a row that its checksum and its signature are made from."""
-    return repr(tuple(row)).encode()
+def _written_out(row: Row) -> bytes:
+    """Return ``repr(tuple(row))``, the content of all rows of version 1."""
+    return f"({', '.join(map(repr, row))})".encode()
 
 
-def checksum_of(row: Row) -> int:
+_TAKEN, _REWARD = Struct("<qqdqqddBqq"), Struct("<cqdqqqqd")
+
+
+def _packed(row: Row) -> bytes:
+    """Return the content of rows of version 2: numbers as they are in memory, which takes a third of the time."""
+    if type(row) is Taken:
+        stream, number, time, seq, position, arm, arms, context, score, chance, options, key, note = row
+        absent = (score is None) + 2 * (chance is None)
+        sizes = -1 if context is None else len(context), -1 if note is None else len(note)
+        numbers = _TAKEN.pack(stream, number, time, seq, position, score or 0.0, chance or 0.0, absent, *sizes)
+        return b"".join((numbers, context or b"", note or b"", repr((arm, arms, options, key)).encode()))
+    if type(row) is Entry and None not in row[4:8]:
+        numbers = _REWARD.pack(b"r", *row[:2], *row[3:8])
+        return numbers + repr((row.kind, row.arms, row.options)).encode()
+    return _written_out(row)
+
+
+Content: TypeAlias = Callable[[Row], bytes]
+"""Function that gives the bytes of a row from which its checksum and its signature are made."""
+CONTENTS: dict[int, Content] = {1: _written_out, 2: _packed}  # by version of the journal
+
+
+def checksum_of(row: Row, content: Content) -> int:
     """Return the CRC-32 of a row."""
-    return zlib.crc32(content_of(row))
+    return zlib.crc32(content(row))
 
 
-def fault_of(row: Row, checksum: Any) -> str:
+def fault_of(row: Row, checksum: Any, content: Content) -> str:
     """Return what is wrong with a row that was read; "" if nothing is."""
-    for name, value in zip(row._fields, row, strict=True):
-        if type(value) not in TYPES[name]:
-            return f"its {name} is {value!r}"[:200]
-    return "" if checksum_of(row) == checksum else "its checksum does not match"
+    types = tuple(map(type, row))
+    if types not in _SOUND[type(row)]:
+        for name, value in zip(row._fields, row, strict=True):
+            if type(value) not in TYPES[name]:
+                return f"its {name} is {value!r}"[:200]
+        _SOUND[type(row)].add(types)
+    return "" if checksum_of(row, content) == checksum else "its checksum does not match"
 
 
 def id_of(place: Place) -> str:
@@ -96,6 +124,8 @@ def id_of(place: Place) -> str:
 def place_of(id: str) -> Place | None:
     """Return what an id says; None if it is none."""
     parts = _ID.fullmatch(id)
-    if parts is None or int(parts[2], 16) >= 2**63 or parts[3] == "0":
+    if parts is None:
         return None
-    return int(parts[2], 16), int(parts[1]), int(parts[3] or 0)
+    number, digits, position = parts.groups()
+    stream = int(digits, 16)
+    return None if stream >= 2**63 or position == "0" else (stream, int(number), int(position or 0))

@@ -7,14 +7,13 @@ a second now and then. No error of sqlite3 leaves this module.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -24,8 +23,10 @@ from .base import Store
 from .tables import TABLES, VERSION
 
 _APPLICATION = int.from_bytes(b"prdj", "big")
-_PAGES = 4000  # size of the write-ahead log before it is copied to the database: 16 MB
+_PAGE = 2048  # bytes
+_PAGES = 8000  # size of the write-ahead log before it is copied to the database: 16 MB
 _CROSSED: set[tuple[int, int]] = set()  # files to which a connection of the parent was open when this process forked
+_LAST = "SELECT seq FROM entry ORDER BY seq DESC LIMIT 1"
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _REFUSED = {
     sqlite3.SQLITE_FULL: ("disk-full", "no space left on the disk"),
@@ -65,12 +66,10 @@ class SqliteStore(Store):
         if text in ("", ":memory:") or "\0" in text:
             message = f"path must be the path of a file or an address postgresql://..., got {path!r}"
             raise ParameterError(message, code="wrong-type", argument="path", value=path)
-        super().__init__(os.path.abspath(text), timeout, key)
+        super().__init__(os.path.abspath(text), sqlite3.Error, timeout, key)
         self._synchronous = synchronous
-        self._reader: sqlite3.Connection | None = None
-        self._writer: sqlite3.Connection | None = None
         self._inode = (0, 0)
-        self._local = threading.local()  # writing: this thread has the transaction that writes; depth: of reading
+        self._busy = False  # a thread writes, or was interrupted when it did
 
     # -- opening -------------------------------------------------------------------------------------------
 
@@ -135,11 +134,9 @@ class SqliteStore(Store):
             return False
         if application != _APPLICATION:
             raise self.damaged("it is an SQLite database of another program, not a journal", code="wrong-format")
-        if version != VERSION:
-            text = f"it is a journal of version {version}, this prudent reads version {VERSION}"
-            raise self.damaged(text, code="wrong-version", value=version, expected=VERSION)
+        self._require_version(version)
         for name, sql in TABLES.items():
-            if objects.get(name, ("", ""))[1] != sql:
+            if objects.get(name, ("", sql if name == "decision_time" else ""))[1] != sql:
                 raise self.damaged(f"its {name!r} is not that of a journal")
         triggers = [name for name, (kind, _) in objects.items() if kind == "trigger"]
         if triggers:
@@ -148,6 +145,7 @@ class SqliteStore(Store):
 
     def _set_wal(self, db: sqlite3.Connection) -> None:
         """Choose the write-ahead log."""
+        db.execute(f"PRAGMA page_size = {_PAGE}")  # a commit writes three or four pages
         for _ in self._patience():
             try:
                 mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -166,73 +164,64 @@ class SqliteStore(Store):
         self._require_ours()
         return True
 
-    def _create(self) -> None:
-        for sql in TABLES.values():
-            self.execute(sql)
+    def _create(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.execute(TABLES[name])
         self.execute(f"PRAGMA application_id = {_APPLICATION}")
         self.execute(f"PRAGMA user_version = {VERSION}")
 
     def abandon(self) -> None:
-        """Leave the connections of the parent process alone: they may be neither used nor closed; see ``Store``."""
-        for db in (self._reader, self._writer):
-            if db is not None:
-                _CROSSED.add(self._identity())
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # nothing closes it, not even the end of the process
-        self._reader = self._writer = None
-        self._lock, self._local = threading.RLock(), threading.local()
-
-    def disconnect(self) -> None:
-        """Close the connections; see ``Store.disconnect``."""
-        for db in (self._writer, self._reader):
-            if db is not None:
-                with suppress(sqlite3.Error):
-                    db.close()
-        self._reader = self._writer = None
+        """Leave the connections of the parent process alone; see ``Connections.abandon``."""
+        if self._reader is not None or self._writer is not None:
+            _CROSSED.add(self._identity())
+        super().abandon()
 
     # -- transactions and errors ---------------------------------------------------------------------------
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Open a transaction that reads one consistent state; see ``Store.reading``."""
-        local = self._local
-        if getattr(local, "writing", False) or getattr(local, "depth", 0):
-            yield
-            return
-        with self._lock, self._translating():
-            self._require_place()
-            db = self._reader = self._reader or self._connect("rw")
-            local.depth = 1
-            try:
-                self._begin(db, "BEGIN")
-                yield
-            finally:
-                local.depth = 0
-                with suppress(sqlite3.Error):  # it is closed, say
-                    db.execute("ROLLBACK")
+    def _begin_reading(self) -> Any:
+        self._require_place()
+        self._reader = self._reader or self._connect("rw")
+        self._begin(self._reader, "BEGIN")
+        return self._reader
 
-    @contextmanager
-    def _writing(self, ordered: bool) -> Iterator[None]:
+    def _writing(self, ordered: bool) -> _Writing:
+        return _Writing(self)
+
+    def begin_writing(self) -> None:
+        """Begin the transaction that writes."""
         self._require_place()
         try:
-            db = self._writer = self._writer or self._connect("rw", writes=True)
-            self._local.writing = True
-            try:
-                self._begin(db, "BEGIN IMMEDIATE")
-                yield
-                db.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):  # SQLite may have done it already
-                    db.execute("ROLLBACK")
-                raise
-            finally:
-                self._local.writing = False
-        except sqlite3.Error as error:
+            self._writer = self._writer or self._connect("rw", writes=True)
+            self._busy = self._local.writing = True
+            self._begin(self._writer, "BEGIN IMMEDIATE")
+        except BaseException as error:
+            self.undo_writing(error)
+            raise
+
+    def end_writing(self) -> None:
+        """Commit the transaction that writes."""
+        try:
+            self._writer.execute("COMMIT")
+        except BaseException as error:
+            self.undo_writing(error)
+            raise
+        self._busy = self._local.writing = False
+
+    def undo_writing(self, error: BaseException) -> None:
+        """Undo the transaction that writes after an error; one of sqlite3 is raised as one of prudent."""
+        with suppress(sqlite3.Error, AttributeError):  # SQLite may have done it already, or there is no connection
+            self._writer.execute("ROLLBACK")
+        self._busy = self._local.writing = False
+        if isinstance(error, sqlite3.Error):
             raise self._translated(error) from error
 
     def _begin(self, db: sqlite3.Connection, begin: str) -> None:
         """Begin a transaction; wait for others."""
         if db.in_transaction:  # an interrupt came before the end of the last one
             db.execute("ROLLBACK")
+        with suppress(sqlite3.OperationalError):
+            db.execute(begin)
+            return
         for _ in self._patience():
             try:
                 db.execute(begin)
@@ -260,13 +249,6 @@ class SqliteStore(Store):
         if self._identity() != self._inode:  # what is written now would be lost when the file is closed
             raise self.failed("it was moved, deleted or replaced while it was open", "file-moved")
 
-    @contextmanager
-    def _translating(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
-
     def _translated(self, error: sqlite3.Error) -> PrudentError:
         """Return the error of prudent for one of sqlite3."""
         result = _code(error)
@@ -278,12 +260,6 @@ class SqliteStore(Store):
         return self.damaged(f"it is damaged, or not a journal: {error}")
 
     # -- queries -------------------------------------------------------------------------------------------
-
-    def _db(self) -> sqlite3.Connection:
-        db = self._writer if getattr(self._local, "writing", False) else self._reader
-        if db is None:
-            raise self.failed("it is closed", "closed")
-        return db
 
     def fetch(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query; see ``Store.fetch``."""
@@ -299,11 +275,11 @@ class SqliteStore(Store):
 
     def behind(self, seq: int) -> bool:
         """Return whether the log may have entries after number ``seq``; see ``Store.behind``."""
+        if not self._busy and self._writer is not None:  # what it has read stays valid until another process writes
+            with suppress(sqlite3.Error):
+                return bool(self._writer.execute(_LAST).fetchall() != [(seq,)])
         with self._lock, self._translating():
-            if self._reader is None:
-                return True
-            rows = self._reader.execute("SELECT seq FROM entry ORDER BY seq DESC LIMIT 1").fetchall()
-        return not rows or rows[0][0] != seq
+            return self._reader is None or bool(self._reader.execute(_LAST).fetchall() != [(seq,)])
 
     def tell(self) -> None:
         """Do nothing: other processes look before they decide."""
@@ -328,6 +304,24 @@ class SqliteStore(Store):
                         if _code(error) not in _BUSY:
                             raise
                 raise self._late()
+
+
+class _Writing:
+    """The transaction of an SQLite store that writes. Every decision opens one, and a generator would cost 2 us."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> None:
+        self._store.begin_writing()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._store.end_writing()
+        else:
+            self._store.undo_writing(error)
 
 
 def _code(error: sqlite3.Error) -> int | None:

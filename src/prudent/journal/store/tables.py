@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 1
+VERSION = 2  # of a new journal; ``rows.CONTENTS`` has those that can be read
 CHANGES = "kind <> 'reward'"
 TABLES = {
     "journal": "CREATE TABLE journal (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
