@@ -395,7 +395,7 @@ def application(slots: Slots, keys: Keys, limits: Limits | None = None) -> Appli
         by_path.setdefault(path, {})[method] = Endpoint(service.requests, role, work, path)
     paths = {path: _Path(service.requests, methods) for path, methods in by_path.items()}
     others = Endpoint(service.requests, None, _no_path, "unknown")
-    routes = [_route(path, app) for path, app in (*paths.items(), ("/{path:path}", others))]
+    routes = [*(_route(path, app) for path, app in paths.items()), _route("/{path:path}", others)]
     hot = {verb: by_path[f"{one}/{verb}"]["POST"] for verb in ("decide", "reward")}
     return Application(Starlette(routes=routes, lifespan=service.life), hot)
 

@@ -74,26 +74,26 @@ class Metrics(Collector):
             totals: dict[Labels, int] = defaultdict(int)  # arms 1 and "1" have one label
             for key, count in list(counts.items()):
                 totals[tuple(map(str, key))] += count
-            for key, count in totals.items():
-                counter.add_metric(key, count)
+            for found, total in totals.items():
+                counter.add_metric(found, total)
             yield counter
         histogram = HistogramMetricFamily("prudent_request_seconds", "Time to answer", labels=["path"])
-        for path, counts in list(self._seconds.items()):
+        for path, filled in list(self._seconds.items()):
             total, buckets = 0, []
-            for bound, count in zip(_BOUNDS, counts, strict=True):
-                total += count
+            for bound, entries in zip(_BOUNDS, filled, strict=True):
+                total += entries
                 buckets.append((bound, total))
             histogram.add_metric([path], buckets, self._sums[path])
         yield histogram
         shares = {(slot,): self._explored[slot] / count for slot, count in list(self._drawn.items())}
-        for name, text, labels, values in (
+        for name, text, of, values in (
             ("lag_entries", "Entries that the replica has not learned", ["slot"], self._gauges["lag_entries"]),
             ("lag_seconds", "Age of the oldest such entry", ["slot"], self._gauges["lag_seconds"]),
             ("pending", "Decisions without a learned reward", ["slot"], self._gauges["pending"]),
             ("findings", "Findings of check by kind", ["slot", "kind"], self._gauges["findings"]),
             ("exploration_share", "Mean of one minus propensity since the start", ["slot"], shares),
         ):
-            gauge = GaugeMetricFamily(f"prudent_{name}", text, labels=labels)
+            gauge = GaugeMetricFamily(f"prudent_{name}", text, labels=of)
             for key, value in list(values.items()):
                 gauge.add_metric(key, value)
             yield gauge

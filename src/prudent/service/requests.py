@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -184,7 +184,7 @@ def _more_headers(status: int, error: BaseException) -> list[tuple[bytes, bytes]
         return [(b"www-authenticate", b"Bearer")]
     if status in (429, 503):
         return [(b"retry-after", str(fields.get("retry_after", 1)).encode())]
-    return [(b"allow", ", ".join(fields["expected"]).encode())] if status == 405 else []
+    return [(b"allow", ", ".join(map(str, cast(Any, fields["expected"]))).encode())] if status == 405 else []
 
 
 def _require_here(headers: dict[bytes, bytes]) -> None:
