@@ -15,7 +15,7 @@ from prudent.bandits import LinearBandit, SharedLinearBandit
 from prudent.errors import ParameterError, PrudentWarning, StateFileError
 from prudent.journal import Journal
 from prudent.journal.store import Entry, Report, Taken
-from prudent.journal.store.rows import checksum_of
+from prudent.journal.store.rows import CONTENTS, checksum_of
 
 KEY = secrets.token_bytes(32)
 
@@ -219,7 +219,8 @@ def test_a_held_report_is_not_forged(path):
     with Journal(path) as live:  # without the key it can be read
         assert len(list(live.rows())) == 1
     (row,) = execute(path, f"SELECT {', '.join(Report._fields)} FROM report")
-    execute(path, "UPDATE report SET reward = 100.0, checksum = ?", checksum_of(Report(*row)._replace(reward=100.0)))
+    forged = checksum_of(Report(*row)._replace(reward=100.0), CONTENTS[2])
+    execute(path, "UPDATE report SET reward = 100.0, checksum = ?", forged)
     with Journal(path, key=KEY) as live, refused(StateFileError, "damaged-file"):
         live.expire(4e9)
 
