@@ -57,7 +57,7 @@ def test_bounds_by_sums_are_below_the_capital_and_exact_for_clicks(rng):
             capital = np.log1p(sign * np.multiply.outer(bets, y)).sum(axis=1)
             bound = log_capitals(found, bets, sign)
             assert (bound <= capital + 1e-9).all()
-            assert (bound >= log_capitals(found._replace(count=None), bets, sign)).all()
+            assert (bound >= log_capitals(found._replace(number=None), bets, sign)).all()
             if chance is not None:
                 assert bound == pytest.approx(capital, abs=1e-9)
 
