@@ -64,38 +64,39 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Any]:
         """Yield what ``prometheus_client`` writes."""
-        for name, text, labels, counts in (
-            ("decisions", "Decisions by slot, arm (empty for items) and answer", ("slot", "arm", "answer"),
+        families: list[tuple[str, str, list[str], dict[Any, int]]] = [
+            ("decisions", "Decisions by slot, arm (empty for items) and answer", ["slot", "arm", "answer"],
              self._decisions),
-            ("rewards", "Rewards by slot and answer", ("slot", "status"), self._rewards),
-            ("requests", "Requests by path and HTTP status", ("path", "status"), self._requests),
-        ):  # fmt: skip
+            ("rewards", "Rewards by slot and answer", ["slot", "status"], self._rewards),
+            ("requests", "Requests by path and HTTP status", ["path", "status"], self._requests),
+        ]  # fmt: skip
+        for name, text, labels, counts in families:
             counter = CounterMetricFamily(f"prudent_{name}", text, labels=labels)
             totals: dict[Labels, int] = defaultdict(int)  # arms 1 and "1" have one label
             for key, count in list(counts.items()):
                 totals[tuple(map(str, key))] += count
-            for found, total in totals.items():
-                counter.add_metric(found, total)
+            for shown, count in totals.items():
+                counter.add_metric(shown, count)
             yield counter
         histogram = HistogramMetricFamily("prudent_request_seconds", "Time to answer", labels=["path"])
-        for path, filled in list(self._seconds.items()):
+        for path, numbers in list(self._seconds.items()):
             total, buckets = 0, []
-            for bound, entries in zip(_BOUNDS, filled, strict=True):
-                total += entries
+            for bound, count in zip(_BOUNDS, numbers, strict=True):
+                total += count
                 buckets.append((bound, total))
             histogram.add_metric([path], buckets, self._sums[path])
         yield histogram
         shares = {(slot,): self._explored[slot] / count for slot, count in list(self._drawn.items())}
-        for name, text, of, values in (
+        for name, text, labels, values in (
             ("lag_entries", "Entries that the replica has not learned", ["slot"], self._gauges["lag_entries"]),
             ("lag_seconds", "Age of the oldest such entry", ["slot"], self._gauges["lag_seconds"]),
             ("pending", "Decisions without a learned reward", ["slot"], self._gauges["pending"]),
             ("findings", "Findings of check by kind", ["slot", "kind"], self._gauges["findings"]),
             ("exploration_share", "Mean of one minus propensity since the start", ["slot"], shares),
         ):
-            gauge = GaugeMetricFamily(f"prudent_{name}", text, labels=of)
-            for key, value in list(values.items()):
-                gauge.add_metric(key, value)
+            gauge = GaugeMetricFamily(f"prudent_{name}", text, labels=labels)
+            for shown, value in list(values.items()):
+                gauge.add_metric(shown, value)
             yield gauge
 
     def text(self) -> bytes:

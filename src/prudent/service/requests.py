@@ -179,7 +179,7 @@ class Endpoint:
 
 def _more_headers(status: int, error: BaseException) -> list[tuple[bytes, bytes]]:
     """Return the headers that a status asks for."""
-    fields = error.fields if isinstance(error, PrudentError) else {}
+    fields: dict[str, Any] = error.fields if isinstance(error, PrudentError) else {}
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
     if status in (429, 503):
