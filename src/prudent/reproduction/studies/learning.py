@@ -115,7 +115,7 @@ STUDY = Study(
             "define the plan that learns.",
             [curve("value", case, case=case) for case in CASES],
             columns=3,
-            size=[10.5, 3.4],
+            size=[3.1, 2.7],
         ),
     ),
     tables=tuple(

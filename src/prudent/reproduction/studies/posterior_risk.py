@@ -171,7 +171,7 @@ STUDY = Study(
         Figure(
             "multiples",
             "posterior-risk",
-            "CVaR of the return under fresh draws, relative to the best deterministic policy",
+            "CVaR of the return under fresh draws",
             "Nothing about this figure: the paper’s risk is nested. Wang, Lin and Zhou (2025) ask for the risk of the "
             "whole return, by a policy gradient.",
             {"series": _series("fresh_worth"), "label": f"CVaR as a multiple of {BEST}’s"},
