@@ -241,7 +241,7 @@ def test_logs_of_columns_are_evaluated_by_the_features_of_a_bandit(rng):
 
 
 def test_a_log_of_other_features_is_refused(rng, tmp_path):
-    rows = made_rows(rng, 30)
+    rows = made_rows(rng, 90)  # of which about half are matched
     with pr.Journal(tmp_path / "j", pr.LinearBandit(["a", "b"], features=made_features(), rng=3)) as live:
         for i, row in enumerate(rows):
             live.reward(live.select(row).id, float(i % 3))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Mapping
 from datetime import date
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.checks import FloatArray
 from ..errors import DataError
-from .cell_encoders import CellFault, empty, number_of
+from .cell_encoders import empty, number_of
 from .source import TableSource
 
 _MOST_CATEGORIES = 100  # of a sample, with a slot each
@@ -43,6 +45,17 @@ class Sparse(NamedTuple):
     places: list[list[int]]
     values: list[list[float]]
     single: bool
+
+    def dense(self, dim: int) -> FloatArray:
+        """Return the rows [T, D] with their zeros, or the one row [D]."""
+        places, values, single = self
+        if single:
+            return np.bincount(places[0], values[0], dim) if places[0] else np.zeros(dim)  # type: ignore[return-value]
+        out = np.zeros((len(places), dim))
+        at = np.repeat(np.arange(0, out.size, dim), [len(each) for each in places])
+        at += np.fromiter(chain.from_iterable(places), np.int64, at.size)
+        np.add.at(out.reshape(-1), at, np.fromiter(chain.from_iterable(values), np.float64, at.size))
+        return out
 
 
 def rows_of(context: Any, kinds: Mapping[str, str], extra: str) -> Rows | None:
@@ -170,8 +183,10 @@ def inferred(name: str, cells: list[Any]) -> dict[str, Any]:
         return spec | {"kind": "category"} | _slots(len(set(found)))
     try:
         numbers = np.array([number_of(cell) for cell in found])
-    except CellFault as fault:
-        message = f"rows have {fault.cell!r:.80} in column {name!r} beside other kinds of cells: say what it is"
+    except DataError as fault:
+        message = (
+            f"rows have {fault.fields['value']!r:.80} in column {name!r} beside other kinds of cells: say what it is"
+        )
         raise DataError(message, code="mixed-column", argument="rows", column=name) from None
     if set(numbers.tolist()) <= {0.0, 1.0}:
         return spec | {"kind": "flag"}
