@@ -413,7 +413,8 @@ def test_posteriors_of_clicks_are_saved(kind, tmp_path):
     bandit = pr.LinearBandit(1, 2, rewards="bernoulli").update(rng.standard_normal((30, 2)), [0] * 30, [0, 1, 1] * 10)
     learned = bandit.posterior(0)
     learned.save(tmp_path / "learned")
-    np.testing.assert_array_equal(pr.posteriors.LogisticPosterior.load(tmp_path / "learned").mean(), learned.mean())
+    loaded = pr.posteriors.LogisticPosterior.load(tmp_path / "learned")  # solved anew from its sums
+    np.testing.assert_allclose(loaded.mean(), learned.mean(), rtol=1e-13)
 
 
 def test_a_normal_posterior_with_a_prior_mean_is_saved(tmp_path):

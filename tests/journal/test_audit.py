@@ -14,7 +14,8 @@ from refusals import refused, warned
 from prudent.bandits import LinearBandit, SharedLinearBandit
 from prudent.errors import ParameterError, PrudentWarning, StateFileError
 from prudent.journal import Journal
-from prudent.journal.store import Entry, Taken
+from prudent.journal.store import Entry, Report, Taken
+from prudent.journal.store.rows import CONTENTS, checksum_of
 
 KEY = secrets.token_bytes(32)
 
@@ -163,6 +164,65 @@ def test_a_signed_journal_that_was_compacted_goes_on(path):
         live.select([1.0, 2.0])
     with Journal(path, key=KEY) as live:
         assert live.signature is not None
+
+
+def test_a_signed_journal_that_was_compacted_has_missing_events_and_no_forged_ones(path):
+    used(path, key=KEY)
+    ((middle,),) = execute(path, "SELECT time FROM decision WHERE number = 20")
+    with Journal(path, key=KEY) as live:
+        assert live.compact(before=middle) > 0
+        with refused(StateFileError, "missing-event", event=1):
+            live.verify()
+
+
+def test_two_swapped_entries_are_seen(path):
+    used(path, key=KEY)
+    names = [name for name in Entry._fields if name != "seq"]
+    (five,), (six,) = (execute(path, f"SELECT {', '.join(names)} FROM entry WHERE seq = ?", seq) for seq in (5, 6))
+    execute(path, "UPDATE entry SET place = 9 WHERE seq = 5")  # a decision has one reward
+    for seq, row in ((6, five), (5, six)):
+        rewrite(path, {"seq": seq}, snapshots=True, **dict(zip(names, row, strict=True)))
+    with Journal(path, key=KEY) as live, refused(StateFileError, "wrong-signature", event=5):
+        live.verify()
+
+
+def test_an_old_file_is_told_by_the_signature_that_was_kept(path):
+    """Nothing in an older file is wrong: what the owner of the key has noted tells."""
+    used(path, key=KEY)
+    old = path.read_bytes()
+    with Journal(path, key=KEY) as live:
+        live.reward(live.select([1.0, 2.0]).id, 1.0)
+        noted = live.signature
+    path.write_bytes(old)
+    with Journal(path, key=KEY) as live:
+        assert live.verify() == 30
+        assert live.signature != noted
+
+
+def test_decisions_dropped_at_the_start_of_a_stream_are_named(path):
+    """The first decision that is left is signed together with one that is gone, and may have been changed."""
+    with Journal(path, fresh(), key=KEY) as live:
+        for _ in range(3):
+            live.select([1.0, 2.0])
+    execute(path, "DELETE FROM decision WHERE number = 1")
+    rewrite(path, 2, snapshots=True, key='"another"')
+    with Journal(path, key=KEY) as live:
+        with warned(PrudentWarning, "not-verified"):
+            found = live.verify()
+        assert "the signature of decision 2-" in found.gaps[0]
+
+
+def test_a_held_report_is_not_forged(path):
+    """It becomes an entry, signed with the key, when its window closes."""
+    with Journal(path, fresh(), key=KEY, window=1000.0, default=0.0) as live:
+        live.reward(live.select([1.0, 2.0]).id, 1.0)
+    with Journal(path) as live:  # without the key it can be read
+        assert len(list(live.rows())) == 1
+    (row,) = execute(path, f"SELECT {', '.join(Report._fields)} FROM report")
+    forged = checksum_of(Report(*row)._replace(reward=100.0), CONTENTS[2])
+    execute(path, "UPDATE report SET reward = 100.0, checksum = ?", forged)
+    with Journal(path, key=KEY) as live, refused(StateFileError, "damaged-file"):
+        live.expire(4e9)
 
 
 @pytest.mark.parametrize("key", [b"short", "text" * 9, 5])

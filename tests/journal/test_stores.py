@@ -16,6 +16,7 @@ from refusals import refused
 from prudent.bandits import Decay, LinearBandit, SharedLinearBandit
 from prudent.errors import DataError, ParameterError, StateFileError
 from prudent.journal import Journal
+from prudent.journal.store.rows import checksum_of
 
 
 def fresh(arms=("a", "b", "c"), **options):
@@ -414,6 +415,42 @@ def test_signatures(place):
     reader = place()
     with refused(ParameterError, "missing-key", argument="key"):
         reader.select([1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    "attack",
+    ["UPDATE entry SET reward = 0.5, checksum = {} WHERE seq = 3", "UPDATE entry SET signature = NULL WHERE seq = 3"],
+)
+def test_an_edit_without_the_key_is_seen(place, attack):
+    key = bytes(range(32))
+    live = place(fresh(), key=key)
+    for i in range(5):
+        live.reward(live.select([1.0, float(i)]).id, 1.0)
+    store = live._store
+    with store.reading():
+        (row,) = store._entry_rows("seq = ?", 3)
+    with store._writing(ordered=True):
+        assert store.execute(attack.format(checksum_of(row._replace(reward=0.5), store._content))) == 1
+    live.close()
+    again = place(key=key)
+    with refused(StateFileError, "wrong-signature", event=3):
+        again.verify()
+
+
+def test_held_reports_of_a_signed_journal(place):
+    key = bytes(range(32))
+    live = place(fresh(), key=key, window=1000.0, default=0.0)
+    live.reward(live.select([1.0, 2.0]).id, 1.0)
+    live.close()
+    live = place(key=key)
+    assert live.expire(time.time() + 2000.0) == 1
+    assert (live.bandit.n_rewards, live.verify()) == (1, 1)
+    decision = live.select([1.0, 2.0])
+    live.reward(decision.id, 1.0)
+    with live._store._writing(ordered=True):
+        assert live._store.execute("UPDATE report SET reward = 100.0") > 0
+    with refused(StateFileError, "damaged-file"):
+        live.expire(time.time() + 2000.0)
 
 
 def test_compaction(place):

@@ -60,7 +60,7 @@ class Sums(NamedTuple):
     square: FloatArray  # [P] sum of y(m)^2
     least: FloatArray  # [P] lowest possible y(m)
     most: FloatArray  # [P] highest possible y(m)
-    count: FloatArray | float | None = None  # n, for the bound by chords
+    number: FloatArray | float | None = None  # n, for the bound by chords
 
 
 def bet_sizes(confidence: float, planned: int | None) -> tuple[FloatArray, FloatArray]:
@@ -88,10 +88,10 @@ def log_capitals(found: Sums, bets: FloatArray, sign: float) -> FloatArray:
     ratio = np.where(x > 1e-3, (-lost - x) / (large * large), series)
     shape = (bets.size, *(1,) * (x.ndim - 1))
     capital = np.multiply.outer(bets, total) - ratio * (bets * bets).reshape(shape) * found.square
-    if found.count is not None:
+    if found.number is not None:
         won = np.log1p(np.multiply.outer(bets, most))
-        highs = (total - found.count * least) / (most - least)  # rows at the upper end with the same total
-        capital = np.maximum(capital, (found.count - highs) * lost + highs * won)
+        highs = (total - found.number * least) / (most - least)  # rows at the upper end with the same total
+        capital = np.maximum(capital, (found.number - highs) * lost + highs * won)
     return np.asarray(capital)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._support.progress import Progress
+from ..display.words import listing
 from .codec import AnyBandit
 from .replica import Replica
 from .store import CHUNK, Store, Taken
@@ -81,10 +82,11 @@ def verified(store: Store, replica: Replica, live: AnyBandit, last: int) -> Veri
         raise store.damaged(text, code="decision-differs", event=order[-1][1])
     decisions = _Decisions(store, replica, [nr for nr, seq in order if first <= seq <= last])
     seq, progress = first, Progress("verifying the journal")
+    unknown = list[str]()
     if store.signed:
         with store.reading():
             store.require_signatures(first - 1, 1)
-            store.require_signed_decisions()
+            unknown = store.require_signed_decisions()
     while True:
         decisions.take(bandit, seq)
         if seq >= last:
@@ -109,7 +111,7 @@ def verified(store: Store, replica: Replica, live: AnyBandit, last: int) -> Veri
         progress.show(f"entry {seq} of {last}")
     progress.close()
     _require_state(store, "the live bandit", live, bandit, seq)
-    gaps = _gaps(store, first, compared) + decisions.gaps(sum(1 for _, seq in order if seq < first))
+    gaps = _gaps(store, first, compared, unknown) + decisions.gaps(sum(1 for _, seq in order if seq < first))
     return Verification(decisions.count, compared + 1, store.signed, gaps)
 
 
@@ -205,13 +207,15 @@ def _near(one: Any, two: Any) -> bool:
     return np.array_equal(one, two) if isinstance(two, np.ndarray) else bool(one == two)
 
 
-def _gaps(store: Store, first: int, compared: int) -> tuple[str, ...]:
+def _gaps(store: Store, first: int, compared: int, unknown: list[str]) -> tuple[str, ...]:
     """Return what could not be verified, in words."""
     gaps = []
     if first > 0:
         gaps.append(f"entries up to {first}: the first snapshot is gone, and nothing says what the bandit was before")
     if not compared and not store.signed and first > 0:
         gaps.append("rewards up to the only snapshot: there is no other state to compare with")
+    if unknown:
+        gaps.append(f"the signature of decision {listing(unknown, 3)}: the decisions before it in its stream are gone")
     if not store.signed:
         gaps.append("events are not signed: edits with a recomputed checksum may go unseen")
     return tuple(gaps)

@@ -267,7 +267,7 @@ class Journal(JournalChanges):
                 made.append((i, decision, new))
             return made
 
-        made = self._in_state(decide, [request.get("context") for _, request, _, _ in ready])
+        made = self._in_state(decide, [request.get("context") for _, request, *_ in ready])
         if made:
             self._write(Job([new for _, _, new in made]), now=any(new.row.key is not None for _, _, new in made))
         for i, decision, new in made:

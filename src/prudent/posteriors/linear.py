@@ -113,9 +113,20 @@ class LinearGaussianPosterior(Posterior):
             The posterior.
         """
         posterior = cls.from_prior(prior_precision, prior_mean, noise_sd)
-        posterior.gram = gram
-        posterior._solved = solved
+        posterior.use_sums(gram, solved)
         return posterior
+
+    def use_sums(self, gram: FloatArray, solved: tuple[FloatArray, FloatArray] | None) -> None:
+        """Take sums, and what is solved from them if it is known.
+
+        Parameters
+        ----------
+        gram : ndarray of float
+            Sums [2, D+1, D+1], which the posterior keeps without a copy.
+        solved : tuple of ndarray of float or None
+            Root [D, D] and mean [D]; None to solve them from the sums.
+        """
+        self._gram, self._solved = gram, solved
 
     @classmethod
     def from_prior(cls, prior_precision: Any, prior_mean: Any, noise_sd: Any) -> Self:

@@ -393,9 +393,9 @@ def application(slots: Slots, keys: Keys, limits: Limits | None = None) -> Appli
     by_path: dict[str, dict[str, Endpoint]] = {}
     for method, path, role, work in table:
         by_path.setdefault(path, {})[method] = Endpoint(service.requests, role, work, path)
-    paths = {path: _Path(service.requests, methods) for path, methods in by_path.items()}
-    others = Endpoint(service.requests, None, _no_path, "unknown")
-    routes = [_route(path, app) for path, app in (*paths.items(), ("/{path:path}", others))]
+    paths: dict[str, ASGIApp] = {path: _Path(service.requests, methods) for path, methods in by_path.items()}
+    paths["/{path:path}"] = Endpoint(service.requests, None, _no_path, "unknown")
+    routes = [_route(path, app) for path, app in paths.items()]
     hot = {verb: by_path[f"{one}/{verb}"]["POST"] for verb in ("decide", "reward")}
     return Application(Starlette(routes=routes, lifespan=service.life), hot)
 

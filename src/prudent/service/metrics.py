@@ -64,23 +64,24 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Any]:
         """Yield what ``prometheus_client`` writes."""
-        for name, text, labels, counts in (
-            ("decisions", "Decisions by slot, arm (empty for items) and answer", ("slot", "arm", "answer"),
+        families: list[tuple[str, str, list[str], dict[Any, int]]] = [
+            ("decisions", "Decisions by slot, arm (empty for items) and answer", ["slot", "arm", "answer"],
              self._decisions),
-            ("rewards", "Rewards by slot and answer", ("slot", "status"), self._rewards),
-            ("requests", "Requests by path and HTTP status", ("path", "status"), self._requests),
-        ):  # fmt: skip
+            ("rewards", "Rewards by slot and answer", ["slot", "status"], self._rewards),
+            ("requests", "Requests by path and HTTP status", ["path", "status"], self._requests),
+        ]  # fmt: skip
+        for name, text, labels, counts in families:
             counter = CounterMetricFamily(f"prudent_{name}", text, labels=labels)
             totals: dict[Labels, int] = defaultdict(int)  # arms 1 and "1" have one label
             for key, count in list(counts.items()):
                 totals[tuple(map(str, key))] += count
-            for key, count in totals.items():
-                counter.add_metric(key, count)
+            for shown, count in totals.items():
+                counter.add_metric(shown, count)
             yield counter
         histogram = HistogramMetricFamily("prudent_request_seconds", "Time to answer", labels=["path"])
-        for path, counts in list(self._seconds.items()):
+        for path, numbers in list(self._seconds.items()):
             total, buckets = 0, []
-            for bound, count in zip(_BOUNDS, counts, strict=True):
+            for bound, count in zip(_BOUNDS, numbers, strict=True):
                 total += count
                 buckets.append((bound, total))
             histogram.add_metric([path], buckets, self._sums[path])
@@ -94,8 +95,8 @@ class Metrics(Collector):
             ("exploration_share", "Mean of one minus propensity since the start", ["slot"], shares),
         ):
             gauge = GaugeMetricFamily(f"prudent_{name}", text, labels=labels)
-            for key, value in list(values.items()):
-                gauge.add_metric(key, value)
+            for shown, value in list(values.items()):
+                gauge.add_metric(shown, value)
             yield gauge
 
     def text(self) -> bytes:

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -179,12 +179,12 @@ class Endpoint:
 
 def _more_headers(status: int, error: BaseException) -> list[tuple[bytes, bytes]]:
     """Return the headers that a status asks for."""
-    fields = error.fields if isinstance(error, PrudentError) else {}
+    fields: dict[str, Any] = error.fields if isinstance(error, PrudentError) else {}
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
     if status in (429, 503):
         return [(b"retry-after", str(fields.get("retry_after", 1)).encode())]
-    return [(b"allow", ", ".join(fields["expected"]).encode())] if status == 405 else []
+    return [(b"allow", ", ".join(map(str, cast(Any, fields["expected"]))).encode())] if status == 405 else []
 
 
 def _require_here(headers: dict[bytes, bytes]) -> None:

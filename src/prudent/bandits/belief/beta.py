@@ -8,6 +8,7 @@ their law is in ``prudent.bandits.law.beta``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class BetaArms(ArmBelief):
 
     def __init__(self, count: int) -> None:
         super().__init__(count, np.ones((1, 1)), True, 1.0)
+        self._latest: tuple[Any, BetaLaw] | None = None  # of the latest decision, and what it was made of
 
     def check(self, settings: BanditSettings) -> None:
         """Raise an error if settings do not suit this belief; see ``Belief.check``."""
@@ -95,7 +97,10 @@ class BetaArms(ArmBelief):
         block = stream.block[stream.next : stream.next + count * (k + mixed)]
         stream.next += block.size
         own, drawn = block[: count * mixed], np.maximum(block[count * mixed :].reshape(count, k), 2.0**-54)
-        law = BetaLaw(*self.counts(rows), settings.level, floor, None, many)
+        given = (rows.tobytes(), self.table.gram.tobytes(), settings.level, floor, many)
+        if self._latest is None or self._latest[0] != given:
+            self._latest = given, BetaLaw(*self.counts(rows), settings.level, floor, None, many)
+        law = self._latest[1]
         scores = law.draw(drawn)
         chosen = scores.argmax(axis=1)
         among = []
@@ -108,7 +113,8 @@ class BetaArms(ArmBelief):
         if not mixed:
             marks[:, col.TRIES] += np.bincount(rows[chosen], minlength=len(marks))
         if among:
-            law.among(np.array(among, dtype=np.bool_))
+            uniform = np.array(among, dtype=np.bool_)
+            law = BetaLaw(law.successes, law.failures, settings.level, floor, uniform, many)
         return chosen, scores[np.arange(count), chosen], law
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:

@@ -21,7 +21,7 @@ _NODES, _WEIGHTS = legendre.leggauss(_SIZE)
 # integrals from -1 to each node, and to 1, of the polynomial with given values at the nodes
 _FIT = np.linalg.inv(legendre.legvander(_NODES, _SIZE - 1))
 _SUMS = np.array([legendre.legint(np.eye(_SIZE)[i], lbnd=-1) for i in range(_SIZE)])
-_INTEGRALS = np.ascontiguousarray(legendre.legvander(_NODES, _SIZE) @ _SUMS.T @ _FIT)
+_INTEGRALS = np.ascontiguousarray((legendre.legvander(_NODES, _SIZE) @ _SUMS.T @ _FIT).T)
 PANELS = (_NODES, _WEIGHTS, _INTEGRALS)
 _DROP = 42.0  # in the logarithm, below which a density is negligible: e^-42 is 6e-19
 _LONGEST = 1.0  # panel: the logistic function has poles at a distance of pi
@@ -52,9 +52,8 @@ def _end(a: float, b: float, side: float) -> float:
 
 
 @kernel
-def _sharpness(a: float, b: float, extra: float, t: float) -> float:
-    """Return how many panels an arm needs in a unit of log odds."""
-    p = 1.0 / (1.0 + math.exp(-t))
+def _sharpness(a: float, b: float, extra: float, p: float) -> float:
+    """Return how many panels an arm needs in a unit of log odds, where these are those of the chance ``p``."""
     return max(extra * math.sqrt((a + b) * p * (1.0 - p)) / _LENGTH, extra * abs(a - (a + b) * p) / _SLOPE)
 
 
@@ -84,18 +83,25 @@ def highest_chances(
     extra = 1.0 if n == 1 else 1.0 + 0.5 * math.sqrt(math.log(float(n)))
     t, last = left.min(), right.max()
     density, cdf, score = np.empty((k, size)), np.empty((k, size)), np.empty((k, size))
+    logistic, parts = np.empty(size), np.empty(size)  # log(1 + e^x) at the nodes, integrals up to them
     while t < last:
-        length = min(_LONGEST, last - t)
+        length, begin = min(_LONGEST, last - t), 1.0 / (1.0 + math.exp(-t))
+        end = 1.0 / (1.0 + math.exp(-t - length))
         for i in range(k):
             if left[i] > t:
-                length = min(length, left[i] - t)
+                if left[i] - t < length:
+                    length = left[i] - t
+                    end = 1.0 / (1.0 + math.exp(-t - length))
             elif right[i] > t:
                 for _ in range(60):  # the panel must be short enough at both ends
-                    most = max(_sharpness(a[i], b[i], extra, t), _sharpness(a[i], b[i], extra, t + length))
+                    most = max(_sharpness(a[i], b[i], extra, begin), _sharpness(a[i], b[i], extra, end))
                     if most * length <= 1.000001:
                         break
                     length = max(1.0 / most, 0.5 * length)
+                    end = 1.0 / (1.0 + math.exp(-t - length))
         half = 0.5 * length
+        for j in range(size):
+            logistic[j] = _log_one_plus(t + half * (1.0 + nodes[j]))
         for i in range(k):
             if left[i] > t or right[i] <= t:
                 gone = 1.0 if right[i] <= t else 0.0
@@ -104,13 +110,14 @@ def highest_chances(
                 continue
             for j in range(size):
                 x = t + half * (1.0 + nodes[j])
-                cdf[i, j] = math.exp(a[i] * x - (a[i] + b[i]) * _log_one_plus(x) - logs[i])
+                cdf[i, j] = math.exp(a[i] * x - (a[i] + b[i]) * logistic[j] - logs[i])
             total = 0.0
+            parts[:] = 0.0
+            for m in range(size):
+                for j in range(size):
+                    parts[j] += integrals[m, j] * cdf[i, m]
             for j in range(size):
-                part = 0.0
-                for m in range(size):
-                    part += integrals[j, m] * cdf[i, m]
-                below = min(max(before[i] + half * part, 0.0), 1.0)
+                below = min(max(before[i] + half * parts[j], 0.0), 1.0)
                 density[i, j] = cdf[i, j]
                 total += weights[j] * cdf[i, j]
                 if n == 1:

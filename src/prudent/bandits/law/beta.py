@@ -72,17 +72,8 @@ class BetaLaw(Law):
         self.successes, self.failures, self.floor = successes, failures, floor
         self.n, self.place = _order(alpha)
         self._rows = rows
+        self._chances: FloatArray | None = None  # of arms to have the highest score
         self._among = np.zeros((0, successes.size), dtype=np.bool_) if among is None else among
-
-    def among(self, arms: BoolArray) -> None:
-        """Take the first choices to be uniform by rule.
-
-        Parameters
-        ----------
-        arms : ndarray of bool, [L, k]
-            The arms between which each of the first L choices was.
-        """
-        self._among = arms
 
     def _tiled(self, values: FloatArray) -> FloatArray:
         return values if self._rows is None else np.tile(values, (self._rows, 1))
@@ -114,6 +105,11 @@ class BetaLaw(Law):
 
     def _highest(self) -> FloatArray:
         """Return the chance [k] of every arm to have the highest score; they sum to one."""
+        if self._chances is None:
+            self._chances = self._highest_now()
+        return self._chances
+
+    def _highest_now(self) -> FloatArray:
         from scipy.special import betaln
 
         chances, order = np.empty(self.successes.size), float(betaln(self.place, self.n - self.place + 1))
@@ -211,11 +207,17 @@ def _log_odds(successes: FloatArray, failures: FloatArray, n: int, place: int, u
     from scipy import special
 
     # the draw's place in its own law, and what is above it, each without cancellation
-    below = special.betaincinv(place, n - place + 1, uniforms)
-    above = special.betaincinv(n - place + 1, place, 1.0 - uniforms)
-    low, high = special.betaincinv(successes, failures, below), special.betaincinv(failures, successes, above)
-    with np.errstate(divide="ignore"):  # of the one that is not taken, or beyond the farthest
-        odds = np.where(below < 0.5, np.log(low) - np.log1p(-low), np.log1p(-high) - np.log(high))
+    below, above = uniforms, 1.0 - uniforms
+    if n > 1:
+        below = special.betaincinv(place, n - place + 1, uniforms)
+        above = special.betaincinv(n - place + 1, place, above)
+    low = below < 0.5
+    side = special.betaincinv(
+        np.where(low, successes, failures), np.where(low, failures, successes), np.where(low, below, above)
+    )
+    with np.errstate(divide="ignore"):  # beyond the farthest
+        odds = np.log(side) - np.log1p(-side)
+    np.negative(odds, out=odds, where=~low)
     return np.clip(odds, -_FARTHEST, _FARTHEST)
 
 

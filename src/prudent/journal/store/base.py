@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ...errors import ParameterError
 from .connections import Connections
-from .rows import CONTENTS, Entry, Place, Report, Taken, checksum_of, fault_of
+from .rows import CONTENTS, Entry, Place, Report, Row, Taken, checksum_of, fault_of
 from .tables import CHANGES, TABLES, VERSION
 
 Read = TypeVar("Read")
@@ -341,7 +341,7 @@ class Store(Connections):
                 f"INSERT INTO report ({_REPORT}, checksum) VALUES (?, ?, ?, ?, ?, ?) "
                 "ON CONFLICT (stream, number, place) DO UPDATE SET time = excluded.time, reward = excluded.reward, "
                 "checksum = excluded.checksum",
-                [(*report, checksum_of(report, self._content)) for report in turn.held],
+                [(*report, self._mark(report)) for report in turn.held],
             )
         if rows or turn.held:
             self.tell()
@@ -355,27 +355,40 @@ class Store(Connections):
     def _signed(self, content: bytes, before: bytes) -> bytes | None:
         return None if self._key is None else hmac.digest(self._key, before + content, "sha256")
 
+    def _mark(self, row: Row) -> int:
+        """Return the checksum of a row; of a report, which becomes an entry later, part of an HMAC if one has a key."""
+        if self._key is None or not isinstance(row, Report):
+            return checksum_of(row, self._content)
+        return int.from_bytes(hmac.digest(self._key, b"report" + self._content(row), "sha256")[:7], "little")
+
     def require_signatures(self, after: int, limit: int) -> None:
         """Raise unless entries have a signature and, if the key is known, that of the key."""
         rows = self.fetch(
             f"SELECT {_ENTRY}, checksum, signature FROM entry WHERE seq >= ? ORDER BY seq LIMIT ?", after, limit + 1
         )
-        before = b"" if after < 0 else None  # None: the entry before was dropped, and its signature with it
+        before, last = b"" if after < 0 else None, -1  # None: the entry before was dropped, and its signature with it
         for row in rows:
             found = bytes(row[-1] or b"")
             if row[0] > after:
+                if before is not None and row[0] != last + 1:
+                    text = f"entry {last + 1} is missing: it was dropped or deleted"
+                    raise self.damaged(text, code="missing-event", event=last + 1)
                 known = self._key is not None and before is not None
                 expected = self.signed_content(self.checked(Entry, row), before or b"") if known else found
                 self._require_signature(found, expected, f"entry {row[0]}", event=row[0])
-            before = found
+            before, last = found, row[0]
 
     def _require_signature(self, found: bytes, expected: bytes | None, what: str, **fields: Any) -> None:
         if not found or expected is None or not hmac.compare_digest(found, expected):
             text = f"{what} is not signed with this key: it or one before it was changed, or the key is another"
             raise self.damaged(text, code="wrong-signature", **fields)
 
-    def require_signed_decisions(self) -> None:
-        """Raise unless all decisions are signed, each together with the one before it in its stream."""
+    def require_signed_decisions(self) -> list[str]:
+        """Raise unless all decisions are signed, each together with the one before it in its stream.
+
+        Returns the ids of those before which others were dropped, so that their signatures cannot be checked.
+        """
+        unknown = []
         for (stream,) in self.fetch("SELECT stream FROM stream ORDER BY stream"):
             number, before, first = -1, b"", True
             while rows := self.fetch(
@@ -386,9 +399,11 @@ class Store(Connections):
                 for row in rows:
                     taken, found = self.checked(Taken, row), bytes(row[-1] or b"")
                     known = self._key is not None and not (first and row[1] > 1)  # what was dropped is not known
+                    unknown += [] if known else [taken.id] * first
                     expected = self.signed_content(taken, before) if known else found
                     self._require_signature(found, expected, f"decision {taken.id}", id=taken.id)
                     number, before, first = row[1], found, False
+        return unknown
 
     def signature(self) -> str | None:
         """Return the signature of the last entry as hexadecimal digits; None if there is none."""
@@ -400,7 +415,10 @@ class Store(Connections):
         """Return a row of the database as what it is, or raise an error that names it."""
         size = len(kind._fields)
         found = kind(*row[:size])
-        fault = fault_of(found, row[size], self._content)
+        sealed = kind is Report and self.signed  # which only the key can check
+        fault = fault_of(found, checksum_of(found, self._content) if sealed else row[size], self._content)
+        if sealed and not fault and self._key is not None and self._mark(found) != row[size]:
+            fault = "it was not reported with this key"
         if not fault:
             return found
         if kind is Entry:
