@@ -359,7 +359,7 @@ class BinEncoder(_Measured):
         self, name: str, first: int, missing: bool = True, bins: int = 8, edges: Sequence[float] | None = None
     ) -> None:
         self.given = edges is not None
-        self.edges = [number_of(edge) for edge in edges or ()]
+        self.edges = [number_of(edge) for edge in (() if edges is None else edges)]
         if self.given and (not self.edges or sorted(set(self.edges)) != self.edges):
             message = f"{name}.edges must be ascending numbers, got {edges!r}"[:200]
             raise ParameterError(message, code="not-ascending", argument=name, value=edges)

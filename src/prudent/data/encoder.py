@@ -98,6 +98,9 @@ class Features(ContextEncoder):
             raise ParameterError(message, code="missing-argument", argument="columns")
         self._by_name = {one.name: one for one in self._encoders}
         self._known, self._kinds = frozenset(self._by_name), self.declared()
+        if not isinstance(cross, (list, tuple)):
+            message = f"cross must be a list of tuples of columns, got {cross!r:.80}"
+            raise ParameterError(message, code="wrong-type", argument="cross", value=cross)
         for i, spec in enumerate(cross):
             self._add_cross(spec, f"cross[{i}]")
         self._settle()
@@ -130,7 +133,7 @@ class Features(ContextEncoder):
         listed = options.pop("columns", ())
         names = tuple(listed) if isinstance(listed, (tuple, list)) else (listed,)
         for name in names:
-            if name not in self._by_name:
+            if not isinstance(name, str) or name not in self._by_name:
                 message = f"{where} names {name!r}, which is not one of the columns {shown(self.columns)}"
                 raise ParameterError(message, code="unknown-name", argument=where, value=name)
         if len(names) < 2 or len(set(names)) < len(names) or not options.keys() <= {"slots", "shared"}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import date
 from itertools import chain
 from typing import Any, NamedTuple
@@ -87,7 +87,7 @@ def _is_table(row: Mapping[str, Any], kinds: Mapping[str, str], extra: str) -> b
         kind = kinds.get(name)
         if kind is None and extra == "ignore":
             continue
-        if kind != "tags":
+        if kind != "tags" or (isinstance(cell, np.ndarray) and not cell.ndim):
             return True
         if any(isinstance(tag, (list, tuple, set, frozenset, np.ndarray)) for tag in cell):
             return True
@@ -129,9 +129,13 @@ def table_rows(given: Any, kept: Container[str] | None = None) -> list[Mapping[s
 
 def transposed(columns: Mapping[str, Any], size: int | None = None) -> list[Mapping[str, Any]]:
     """Return the rows of columns."""
-    lists = {
-        str(name): column.tolist() if hasattr(column, "tolist") else list(column) for name, column in columns.items()
-    }
+    lists: dict[str, list[Any]] = {}
+    for key, column in columns.items():
+        listed = column.tolist() if hasattr(column, "tolist") else column
+        if isinstance(listed, (str, bytes, Mapping)) or not isinstance(listed, Iterable):
+            message = f"context[{key!r}] is {column!r:.80}, expected a list of cells as in a table of columns"
+            raise DataError(message, code="wrong-shape", argument="context", column=str(key))
+        lists[str(key)] = list(listed)
     lengths = {len(column) for column in lists.values()} or {size or 0}
     if len(lengths) > 1:
         first, *others = lists

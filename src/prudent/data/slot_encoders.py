@@ -208,7 +208,7 @@ class TagEncoder(SlotEncoder):
         """Return labels and values of a cell that is not missing."""
         if isinstance(cell, str):
             parts: Any = [cell] if self.separator is None else [part for part in cell.split(self.separator) if part]
-        elif isinstance(cell, (list, tuple, set, frozenset, np.ndarray)):
+        elif isinstance(cell, (list, tuple, set, frozenset)) or (isinstance(cell, np.ndarray) and cell.ndim):
             parts = cell.tolist() if isinstance(cell, np.ndarray) else cell
         else:
             raise DataError("expected a list of tags", code="not-tags", value=cell)
