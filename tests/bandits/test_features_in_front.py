@@ -240,6 +240,7 @@ def test_logs_of_columns_are_evaluated_by_the_features_of_a_bandit(rng):
     assert tune(log, {"noise_sd": [0.1, 30.0]} | {"features": [made_features()]}).matched.min() > 1
 
 
+@pytest.mark.filterwarnings("ignore::prudent.errors.OverlapWarning")  # of few rewards
 def test_a_log_of_other_features_is_refused(rng, tmp_path):
     rows = made_rows(rng, 30)
     with pr.Journal(tmp_path / "j", pr.LinearBandit(["a", "b"], features=made_features(), rng=3)) as live:

@@ -203,6 +203,27 @@ def test_wrong_cells_are_refused(kind, cell, code):
         features.transform([{"column": None}, {"column": cell}])
 
 
+@pytest.mark.parametrize("cell", [3.0, "DE", np.array(2.0), {"a": 1}])
+def test_a_table_of_columns_has_lists(cell):
+    with refused(DataError, "wrong-shape", argument="context", column="x"):
+        pr.Features.fit({"y": [1.0, 2.0], "x": cell})
+    with refused(DataError, "wrong-shape", column="x"):
+        pr.Features(y="number", x="category").transform({"y": [1.0, 2.0], "x": cell})
+
+
+def test_a_wrong_cell_of_an_exported_row_is_named():
+    features = pr.Features(price="number")
+    row = dict.fromkeys(features.names, 0.5)
+    assert features.transform([row]).tolist() == [[0.5, 0.5]]
+    with refused(DataError, "not-a-number", column="price missing", index=(1,)):
+        features.transform([row, row | {"price missing": "no"}])
+
+
+def test_an_infinite_category_is_a_text():
+    features = pr.Features(x={"kind": "category", "values": ["inf", "1"], "shared": 0, "missing": False})
+    assert features.transform([{"x": math.inf}, {"x": 1.0}])[:, :2].tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
 def test_unknown_columns_are_refused_or_ignored():
     with refused(DataError, "different-features", unknown=["prize"]):
         pr.Features(price="flag").transform({"prize": 3.0})
@@ -221,6 +242,10 @@ def test_unknown_columns_are_refused_or_ignored():
         ({"x": {"kind": "category", "values": ["a", "a"]}}, {}, "duplicate-name"),
         ({"x": "number"}, {"cross": [("x", "y")]}, "unknown-name"),
         ({"x": "number"}, {"cross": [("x",)]}, "wrong-type"),
+        ({"x": "number"}, {"cross": 3}, "wrong-type"),
+        ({"x": "number"}, {"cross": [("x", {"y"})]}, "unknown-name"),
+        ({"x": {"kind": "bins", "edges": ["a"]}}, {}, "not-a-number"),
+        ({"x": {"kind": "bins", "edges": np.array([2.0, 1.0])}}, {}, "not-ascending"),
         ({"x": "number"}, {"extra": "keep"}, None),
     ],
 )

@@ -558,7 +558,40 @@ def _journal(context: Any, reward: Any, factor: Any) -> Any:
             return [row["propensity"] for row in live.rows()]
 
 
+def _features(kind: Any, cells: Any, cell: Any, cross: Any, **options: Any) -> Any:
+    features = pr.Features({"a": {"kind": kind, **options}, "b": "category"}, cross=cross)
+    many = isinstance(cells, list) or (isinstance(cells, np.ndarray) and cells.ndim > 0)
+    features.learn([{"a": each, "b": "x"} for each in (cells if many else [cells])])
+    again, row = pr.Features.from_dict(features.to_dict()), {"a": cell, "b": "x"}
+    if not (again.transform([row, row]) == features.transform(row)).all():
+        raise AssertionError("features that were read again have other codes")
+    return features.freeze().transform(row)
+
+
+def _encoded(kind: str, cells: Any, cell: Any, **options: Any) -> Call:
+    def good(rng: np.random.Generator) -> dict[str, Any]:
+        return {"kind": kind, "cells": cells, "cell": cell, "cross": [("a", "b")], **options}
+
+    return Call(_features, good, finite, 0.1, ("rows", "slots", "shared"))
+
+
+def _inferred(cells: Any, cell: Any) -> Any:
+    return pr.Features.fit({"a": cells}).transform({"a": cell})
+
+
 BANDITS = {
+    "Features": _encoded("number", [1.0, 2.0, 4.0], 3.0, rows=3),
+    "Features: counts": _encoded("count", [1, 2, 40], 3, rows=2),
+    "Features: bins": _encoded("bins", [1.0, 2.0, 4.0], 3.0, edges=[1.0, 2.0]),
+    "Features: categories": _encoded("category", ["DE", "FR"], "IT", slots=2, shared=2),
+    "Features: tags": _encoded("tags", ["new", "sale"], ["new", "gift"], slots=2),
+    "Features: times": _encoded("time", ["2026-03-01T17:30"], "2026-03-02"),
+    "Features: fit": Call(
+        _inferred,
+        lambda rng: {"cells": rng.normal(size=9).tolist(), "cell": 0.5},
+        lambda given, found: between(-10.0, 10.0, found),
+        0.2,
+    ),
     "LinearBandit": Call(
         _arms,
         lambda rng: _one(rng, "gaussian", alpha=0.5, noise_sd=1.0, prior_precision=1.0),

@@ -93,6 +93,12 @@ def _clicks_and_items() -> None:
             slate = items.select(np.eye(2))
             items.update(slate.context, slate.arm, reward)
             slate.propensity  # noqa: B018
+    for sd in (None, 1.0):
+        sparse = pr.bandits.SparseLinearBandit(3, 4, rng=0, noise_sd=sd)
+        for reward in (1.0, 0.0, 1.0):
+            choice = sparse.select([1.0, 0.0, 0.0, 2.0])
+            sparse.update(choice.context, choice.arm, reward)
+            choice.propensity, choice.propensities  # noqa: B018
 
 
 def _simulated_bandits() -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._support.checks import flag, positive, whole_number
-from ..errors import ParameterError
+from ..errors import DataError, ParameterError
 
 CLIP = 10.0  # largest code of a number, in units of its scale
 _ROWS = 30  # values that settle a scale
@@ -35,14 +35,6 @@ _NUMERIC = (int, float, np.integer, np.floating, np.bool_, Decimal, Fraction)
 _PLAIN = frozenset({float, int, bool})
 _DAY, _WEEK = 2.0 * math.pi / 24.0, 2.0 * math.pi / 7.0
 Token = tuple[str, float]
-
-
-class CellFault(Exception):
-    """A cell that cannot be encoded: what was expected, and the code of the error."""
-
-    def __init__(self, cell: Any, expected: str, code: str) -> None:
-        super().__init__(expected)
-        self.cell, self.expected, self.code = cell, expected, code
 
 
 def empty(cell: Any) -> bool:
@@ -59,15 +51,15 @@ def empty(cell: Any) -> bool:
 
 
 def number_of(cell: Any) -> float:
-    """Return a finite number; raise CellFault for anything else, texts included."""
+    """Return a finite number; raise DataError for anything else, texts included."""
     if not isinstance(cell, _NUMERIC):
-        raise CellFault(cell, "a number", "not-a-number")
+        raise DataError("expected a number", code="not-a-number", value=cell)
     try:
         value = float(cell)
     except (OverflowError, ValueError):
         value = math.inf
     if not math.isfinite(value):
-        raise CellFault(cell, "a finite number", "not-finite")
+        raise DataError("expected a finite number", code="not-finite", value=cell)
     return value
 
 
@@ -79,11 +71,11 @@ def label_of(cell: Any) -> str:
     """
     if isinstance(cell, str):
         return str(cell)
-    if isinstance(cell, (float, np.floating)) and cell == int(cell):
+    if isinstance(cell, (float, np.floating)) and cell.is_integer():
         return str(int(cell))
     if isinstance(cell, (bool, *_NUMERIC, date)):
         return str(cell)
-    raise CellFault(cell, "a text or a number", "not-a-category")
+    raise DataError("expected a text or a number", code="not-a-category", value=cell)
 
 
 class CellEncoder(ABC):
@@ -123,6 +115,10 @@ class CellEncoder(ABC):
     @abstractmethod
     def put(self, cell: Any, places: list[int], values: list[float]) -> None:
         """Append places and values of a cell."""
+
+    def column_of(self, cell: Any, row: Mapping[str, Any]) -> str:
+        """Return the column of a row that a cell at fault is in."""
+        return self.name
 
     def names(self) -> list[str]:
         """Return the names of the places."""
@@ -336,7 +332,7 @@ class CountEncoder(NumberEncoder):
         """Return the number of a cell before it is put on a scale."""
         count = number_of(cell)
         if count < 0.0:
-            raise CellFault(cell, "a number of at least 0", "negative")
+            raise DataError("expected a number of at least 0", code="negative", value=cell)
         return math.log1p(count)
 
 
@@ -363,7 +359,7 @@ class BinEncoder(_Measured):
         self, name: str, first: int, missing: bool = True, bins: int = 8, edges: Sequence[float] | None = None
     ) -> None:
         self.given = edges is not None
-        self.edges = [number_of(edge) for edge in edges or ()]
+        self.edges = [number_of(edge) for edge in (() if edges is None else edges)]
         if self.given and (not self.edges or sorted(set(self.edges)) != self.edges):
             message = f"{name}.edges must be ascending numbers, got {edges!r}"[:200]
             raise ParameterError(message, code="not-ascending", argument=name, value=edges)
@@ -521,15 +517,15 @@ def _clock(cell: Any) -> tuple[float | None, float | None]:
         try:
             cell = datetime.fromisoformat(cell)
         except ValueError:
-            raise CellFault(cell, "a time such as '2026-03-01T17:30'", "not-a-time") from None
+            raise DataError("expected a time such as '2026-03-01T17:30'", code="not-a-time", value=cell) from None
     if not isinstance(cell, date):  # of which datetime is one
         if isinstance(cell, bool) or not isinstance(cell, _NUMERIC):
-            raise CellFault(cell, "a time", "not-a-time")
+            raise DataError("expected a time", code="not-a-time", value=cell)
         seconds = number_of(cell)
         if 0.0 <= seconds <= 24.0:
             return seconds * _DAY, None
         if not abs(seconds) < 1e12:
-            raise CellFault(cell, "seconds since 1970, or an hour from 0 to 24", "not-a-time")
+            raise DataError("expected seconds since 1970, or an hour from 0 to 24", code="not-a-time", value=cell)
         days = seconds / 86400.0 + 3.0  # 1970 began on a Thursday
         return (days % 1.0) * 24.0 * _DAY, (days % 7.0) * _WEEK
     if not isinstance(cell, datetime):

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from .._support.checks import FloatArray
-from ..types import TableLike
-from .features import Names
+from ..errors import ParameterError
+from ..types import ContextLike, TableLike
+from .feature_rows import inferred, sample_rows
+from .features import Names, shown
 
 
 class ContextEncoder:
@@ -33,19 +35,19 @@ class ContextEncoder:
         """Hash of all that decides how a row is encoded."""
         raise NotImplementedError
 
-    def encode(self, context: Any) -> FloatArray | None:
+    def encode(self, context: ContextLike) -> FloatArray | None:
         """Return a context [D] or rows [T, D]; None if nothing in it has a name."""
         raise NotImplementedError
 
-    def notice(self, context: Any) -> bool:
+    def notice(self, context: ContextLike) -> bool:
         """Collect what contexts tell; return whether there is something to learn."""
         return False
 
-    def learn(self, context: Any) -> Self:
+    def learn(self, context: ContextLike) -> Self:
         """Learn from contexts."""
         return self
 
-    def encode_and_learn(self, context: Any) -> FloatArray | None:
+    def encode_and_learn(self, context: ContextLike) -> FloatArray | None:
         """Learn from contexts and encode them."""
         return self.encode(context)
 
@@ -78,7 +80,7 @@ class FitMethod:
     """Method ``fit``: ``Features.fit(rows)`` infers columns, ``Features(...).fit(rows)`` has declared them."""
 
     def __get__(self, instance: Any, kind: Any) -> Callable[..., Any]:
-        def fit(rows: TableLike, **columns: Any) -> Any:
+        def fit(rows: TableLike, **columns: str | Mapping[str, Any]) -> Any:
             """Return features that have learned scales and categories from a sample.
 
             On the class, the kinds of columns are inferred: texts are categories (times if they are dates), lists are
@@ -102,6 +104,21 @@ class FitMethod:
             DataError
                 If the sample is empty, or a column holds what cannot be encoded.
             """
-            return kind._fitted(rows, columns) if instance is None else instance._fit_sample(rows, columns)
+            if instance is None:
+                return _of_sample(kind, sample_rows(rows), columns)
+            if columns:
+                message = f"columns are declared already: give {shown(list(columns))} to Features"
+                raise ParameterError(message, code="conflicting-arguments", argument="columns")
+            return instance.fit_sample(rows)
 
         return fit
+
+
+def _of_sample(kind: Any, sample: list[Mapping[str, Any]], columns: Mapping[str, Any]) -> Any:
+    """Return features whose other columns are inferred from a sample that they have learned from."""
+    given = {name: columns[name] for name in ("cross", "extra") if name in columns}
+    declared = {name: spec for name, spec in columns.items() if name not in given}
+    for name in dict.fromkeys(name for row in sample for name in row):
+        if name not in declared:
+            declared[name] = inferred(name, [row.get(name) for row in sample])
+    return kind(declared, **given).fit_sample(sample)

@@ -12,21 +12,19 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from itertools import chain
-from typing import Any, Self
-
-import numpy as np
+from typing import Any, Self, TypeVar
 
 from .._support.checks import FloatArray, flag, one_of
 from ..errors import DataError, ParameterError
-from ..types import TableLike
-from .cell_encoders import CellEncoder, CellFault, number_of
+from ..types import ContextLike, TableLike
+from .cell_encoders import CellEncoder, number_of
 from .context_encoder import ContextEncoder, FitMethod
-from .feature_rows import Sparse, inferred, rows_of, sample_rows
+from .feature_rows import Sparse, rows_of, sample_rows
 from .features import Names, shown
 from .slot_encoders import KINDS, CrossEncoder, SlotEncoder, options_of
 
 _VERSION = 1
+Code = TypeVar("Code")
 
 
 class Features(ContextEncoder):
@@ -85,7 +83,7 @@ class Features(ContextEncoder):
         *,
         cross: Sequence[Any] = (),
         extra: str = "refuse",
-        **named: Any,
+        **named: str | Mapping[str, Any],
     ) -> None:
         self._extra = one_of(extra, "extra", ("refuse", "ignore"))
         self._frozen = False
@@ -100,6 +98,9 @@ class Features(ContextEncoder):
             raise ParameterError(message, code="missing-argument", argument="columns")
         self._by_name = {one.name: one for one in self._encoders}
         self._known, self._kinds = frozenset(self._by_name), self.declared()
+        if not isinstance(cross, (list, tuple)):
+            message = f"cross must be a list of tuples of columns, got {cross!r:.80}"
+            raise ParameterError(message, code="wrong-type", argument="cross", value=cross)
         for i, spec in enumerate(cross):
             self._add_cross(spec, f"cross[{i}]")
         self._settle()
@@ -120,9 +121,10 @@ class Features(ContextEncoder):
             wrong = [option for option in options if option not in known]
             message = f"{name} is a {kind} with the options {wrong or options}; there are {', '.join(known)}"
             raise ParameterError(message, code="unknown-option", argument=name, value=wrong) from None
-        except CellFault as fault:
-            message = f"{name} has the option {fault.cell!r}, expected {fault.expected}"
-            raise ParameterError(message, code="not-a-number", argument=name, value=fault.cell) from None
+        except DataError as fault:
+            value = fault.fields["value"]
+            message = f"{name} has the option {value!r:.80}, {fault}"
+            raise ParameterError(message, code="not-a-number", argument=name, value=value) from None
         self._encoders.append(made)
         self._first += made.width
 
@@ -131,7 +133,7 @@ class Features(ContextEncoder):
         listed = options.pop("columns", ())
         names = tuple(listed) if isinstance(listed, (tuple, list)) else (listed,)
         for name in names:
-            if name not in self._by_name:
+            if not isinstance(name, str) or name not in self._by_name:
                 message = f"{where} names {name!r}, which is not one of the columns {shown(self.columns)}"
                 raise ParameterError(message, code="unknown-name", argument=where, value=name)
         if len(names) < 2 or len(set(names)) < len(names) or not options.keys() <= {"slots", "shared"}:
@@ -198,7 +200,7 @@ class Features(ContextEncoder):
 
     # -- encoding ------------------------------------------------------------------------------------------
 
-    def transform(self, rows: Any) -> FloatArray:
+    def transform(self, rows: ContextLike) -> FloatArray:
         """Return rows as numbers, without learning from them.
 
         Parameters
@@ -228,7 +230,7 @@ class Features(ContextEncoder):
             raise DataError(message, code="no-names", argument="rows")
         return found
 
-    def encode(self, context: Any) -> FloatArray | None:
+    def encode(self, context: ContextLike) -> FloatArray | None:
         """Return a context [D] or rows [T, D] as numbers; None if nothing in it has a name.
 
         Parameters
@@ -242,19 +244,9 @@ class Features(ContextEncoder):
             Numbers.
         """
         found = self.sparse(context)
-        if found is None:
-            return None
-        places, values, single = found
-        dim = self._first
-        if single:
-            return np.bincount(places[0], values[0], dim) if places[0] else np.zeros(dim)  # type: ignore[return-value]
-        out = np.zeros((len(places), dim))
-        at = np.repeat(np.arange(0, out.size, dim), [len(each) for each in places])
-        at += np.fromiter(chain.from_iterable(places), np.int64, at.size)
-        np.add.at(out.reshape(-1), at, np.fromiter(chain.from_iterable(values), np.float64, at.size))
-        return out
+        return None if found is None else found.dense(self._first)
 
-    def sparse(self, context: Any) -> Sparse | None:
+    def sparse(self, context: ContextLike) -> Sparse | None:
         """Return a context or rows without their zeros; None if nothing in it has a name.
 
         Parameters
@@ -277,8 +269,9 @@ class Features(ContextEncoder):
             numbers: list[float] = []
             get = row.get
             if self._extra == "refuse" and not row.keys() <= self._known:
-                if not self._take_by_output(row, some, numbers):
-                    self._refuse(row, None if found.single else t)
+                at = None if found.single else t
+                if not self._take_by_output(row, some, numbers, at):
+                    self._refuse(row, at)
                 places.append(some)
                 values.append(numbers)
                 continue
@@ -288,30 +281,34 @@ class Features(ContextEncoder):
                     one.put(get(one.name), some, numbers)
                 for one, names in self._crosses:
                     one.put([get(name) for name in names], some, numbers)
-            except CellFault as fault:
+            except DataError as fault:
                 assert one is not None
-                raise self._fault(fault, one, row, None if found.single else t) from None
+                at = None if found.single else t
+                raise self._fault(fault, one.column_of(fault.fields["value"], row), at) from None
             places.append(some)
             values.append(numbers)
         return Sparse(places, values, found.single)
 
-    def _take_by_output(self, row: Mapping[str, Any], places: list[int], values: list[float]) -> bool:
+    def _take_by_output(self, row: Mapping[str, Any], places: list[int], values: list[float], t: int | None) -> bool:
         """Append what a row that names the places says, as exported logs do; return whether it does."""
         if row.keys() != set(self.names):
             return False
         places += range(self._first)
-        values += [number_of(row[name]) for name in self.names]
+        for name in self.names:
+            try:
+                values.append(number_of(row[name]))
+            except DataError as fault:
+                raise self._fault(fault, name, t) from None
         return True
 
-    def _fault(self, fault: CellFault, one: CellEncoder, row: Mapping[str, Any], t: int | None) -> DataError:
-        name = one.name
-        if isinstance(one, CrossEncoder):  # columns come first, so this is one of those that a row has twice
-            name = next((part.name for part in one.parts if row.get(part.name) is fault.cell), name)
-        where = "context" if t is None else f"context[{t}]"
-        shortened = repr(fault.cell)[:80] if not isinstance(fault.cell, int) else "a number out of range"
-        message = f"{where}[{name!r}] is {shortened}, expected {fault.expected}"
+    def _fault(self, fault: DataError, column: str, t: int | None) -> DataError:
+        """Return the error of a cell with what only the row knows: column and index."""
+        where, cell = "context" if t is None else f"context[{t}]", fault.fields.pop("value")
+        shortened = repr(cell)[:80] if not isinstance(cell, int) else "a number out of range"
         index = {} if t is None else {"index": (t,)}
-        return DataError(message, code=fault.code, argument="context", column=name, **index)
+        fault.args = (f"{where}[{column!r}] is {shortened}, {fault}",)
+        fault.fields = {"argument": "context", "column": column, **index}
+        return fault
 
     def _refuse(self, row: Mapping[str, Any], t: int | None) -> None:
         more = [str(name) for name in row if name not in self._known]
@@ -324,7 +321,7 @@ class Features(ContextEncoder):
 
     # -- learning ------------------------------------------------------------------------------------------
 
-    def encode_and_learn(self, context: Any) -> FloatArray | None:
+    def encode_and_learn(self, context: ContextLike) -> FloatArray | None:
         """Learn from contexts, unless frozen, and return them as numbers; None if nothing in them has a name.
 
         Parameters
@@ -339,7 +336,7 @@ class Features(ContextEncoder):
         """
         return self.learning(self.encode, context)
 
-    def learning(self, code: Callable[[Any], Any], context: Any) -> Any:
+    def learning(self, code: Callable[[ContextLike], Code], context: ContextLike) -> Code:
         """Learn from contexts, unless frozen, and return their code.
 
         Parameters
@@ -367,7 +364,7 @@ class Features(ContextEncoder):
         self._open_slots = [one for one in waiting if isinstance(one, SlotEncoder)]
         self._open_numbers = len(waiting) > len(self._open_slots)
 
-    def notice(self, context: Any) -> bool:
+    def notice(self, context: ContextLike) -> bool:
         """Collect what contexts tell of scales; return whether there is something to learn from them.
 
         Parameters
@@ -382,7 +379,7 @@ class Features(ContextEncoder):
         """
         return self._look(context, take=False)
 
-    def learn(self, context: Any) -> Self:
+    def learn(self, context: ContextLike) -> Self:
         """Learn scales and categories from contexts, unless frozen.
 
         Parameters
@@ -426,17 +423,32 @@ class Features(ContextEncoder):
                         changed = True
                         if take:
                             one.take(cells)
-            except CellFault as fault:
+            except DataError as fault:
                 assert one is not None
-                raise self._fault(fault, one, row, t if found and not found.single else None) from None
+                at = t if found and not found.single else None
+                raise self._fault(fault, one.column_of(fault.fields["value"], row), at) from None
         if changed and take:
             self._settle()
         return changed
 
-    def _fit_sample(self, rows: TableLike, columns: Mapping[str, Any]) -> Features:
-        if columns:
-            message = f"columns are declared already: give {shown(list(columns))} to Features"
-            raise ParameterError(message, code="conflicting-arguments", argument="columns")
+    def fit_sample(self, rows: TableLike) -> Self:
+        """Learn scales and categories of the declared columns from a sample: ``fit`` of an instance.
+
+        Parameters
+        ----------
+        rows : TableLike
+            The sample.
+
+        Returns
+        -------
+        Features
+            The features themselves.
+
+        Raises
+        ------
+        DataError
+            If the sample is empty, or a column holds what cannot be encoded.
+        """
         sample = sample_rows(rows)
         for one in self._encoders:
             self._fit_one(one, [row.get(one.name) for row in sample])
@@ -448,18 +460,8 @@ class Features(ContextEncoder):
     def _fit_one(self, one: CellEncoder, cells: list[Any]) -> None:
         try:
             one.fit(cells)
-        except CellFault as fault:
-            raise self._fault(fault, one, {}, None) from None
-
-    @classmethod
-    def _fitted(cls, rows: TableLike, columns: Mapping[str, Any]) -> Features:
-        sample = sample_rows(rows)
-        given = {name: columns[name] for name in ("cross", "extra") if name in columns}
-        declared: dict[str, Any] = {name: spec for name, spec in columns.items() if name not in given}
-        for name in dict.fromkeys(name for row in sample for name in row):
-            if name not in declared:
-                declared[name] = inferred(name, [row.get(name) for row in sample])
-        return cls(declared, **given)._fit_sample(sample, {})
+        except DataError as fault:
+            raise self._fault(fault, one.name, None) from None
 
     def freeze(self) -> Self:
         """Stop learning: the code of a row never changes from now on.
@@ -532,21 +534,21 @@ class Features(ContextEncoder):
         DataError
             If it is not that of such features.
         """
-        trial = deepcopy(self)
+        before = deepcopy(self.__dict__)
         try:
             columns, crosses = dict(learned["columns"]), list(learned["cross"])
-            if not columns.keys() <= self._known or len(crosses) != len(trial._crosses):
+            if not columns.keys() <= self._known or len(crosses) != len(self._crosses):
                 raise ValueError("it has other columns")
-            for one in trial._encoders:
+            for one in self._encoders:
                 one.restore(columns.get(one.name))
-            for (cross, _), value in zip(trial._crosses, crosses, strict=True):
+            for (cross, _), value in zip(self._crosses, crosses, strict=True):
                 cross.restore(value)
-            trial._frozen = flag(learned["frozen"], "frozen")
+            self._frozen = flag(learned["frozen"], "frozen")
         except (KeyError, TypeError, ValueError) as error:
+            self.__dict__.update(before)
             message = f"learned is not what such features have learned: {error}"
             raise DataError(message, code="wrong-format", argument="learned") from None
-        trial._settle()
-        self.__dict__.update(trial.__dict__)
+        self._settle()
         return self
 
     def seen(self) -> dict[str, Any]:

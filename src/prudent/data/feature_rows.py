@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import date
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.checks import FloatArray
 from ..errors import DataError
-from .cell_encoders import CellFault, empty, number_of
+from .cell_encoders import empty, number_of
 from .source import TableSource
 
 _MOST_CATEGORIES = 100  # of a sample, with a slot each
@@ -44,6 +46,17 @@ class Sparse(NamedTuple):
     values: list[list[float]]
     single: bool
 
+    def dense(self, dim: int) -> FloatArray:
+        """Return the rows [T, D] with their zeros, or the one row [D]."""
+        places, values, single = self
+        if single:
+            return np.bincount(places[0], values[0], dim) if places[0] else np.zeros(dim)  # type: ignore[return-value]
+        out = np.zeros((len(places), dim))
+        at = np.repeat(np.arange(0, out.size, dim), [len(each) for each in places])
+        at += np.fromiter(chain.from_iterable(places), np.int64, at.size)
+        np.add.at(out.reshape(-1), at, np.fromiter(chain.from_iterable(values), np.float64, at.size))
+        return out
+
 
 def rows_of(context: Any, kinds: Mapping[str, str], extra: str) -> Rows | None:
     """Return rows with names, for columns of these kinds; None if there are none."""
@@ -74,7 +87,7 @@ def _is_table(row: Mapping[str, Any], kinds: Mapping[str, str], extra: str) -> b
         kind = kinds.get(name)
         if kind is None and extra == "ignore":
             continue
-        if kind != "tags":
+        if kind != "tags" or (isinstance(cell, np.ndarray) and not cell.ndim):
             return True
         if any(isinstance(tag, (list, tuple, set, frozenset, np.ndarray)) for tag in cell):
             return True
@@ -116,9 +129,13 @@ def table_rows(given: Any, kept: Container[str] | None = None) -> list[Mapping[s
 
 def transposed(columns: Mapping[str, Any], size: int | None = None) -> list[Mapping[str, Any]]:
     """Return the rows of columns."""
-    lists = {
-        str(name): column.tolist() if hasattr(column, "tolist") else list(column) for name, column in columns.items()
-    }
+    lists: dict[str, list[Any]] = {}
+    for key, column in columns.items():
+        listed = column.tolist() if hasattr(column, "tolist") else column
+        if isinstance(listed, (str, bytes, Mapping)) or not isinstance(listed, Iterable):
+            message = f"context[{key!r}] is {column!r:.80}, expected a list of cells as in a table of columns"
+            raise DataError(message, code="wrong-shape", argument="context", column=str(key))
+        lists[str(key)] = list(listed)
     lengths = {len(column) for column in lists.values()} or {size or 0}
     if len(lengths) > 1:
         first, *others = lists
@@ -170,8 +187,10 @@ def inferred(name: str, cells: list[Any]) -> dict[str, Any]:
         return spec | {"kind": "category"} | _slots(len(set(found)))
     try:
         numbers = np.array([number_of(cell) for cell in found])
-    except CellFault as fault:
-        message = f"rows have {fault.cell!r:.80} in column {name!r} beside other kinds of cells: say what it is"
+    except DataError as fault:
+        message = (
+            f"rows have {fault.fields['value']!r:.80} in column {name!r} beside other kinds of cells: say what it is"
+        )
         raise DataError(message, code="mixed-column", argument="rows", column=name) from None
     if set(numbers.tolist()) <= {0.0, 1.0}:
         return spec | {"kind": "flag"}

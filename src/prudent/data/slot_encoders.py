@@ -13,11 +13,10 @@ from zlib import crc32
 import numpy as np
 
 from .._support.checks import whole_number
-from ..errors import ParameterError
+from ..errors import DataError, ParameterError
 from .cell_encoders import (
     BinEncoder,
     CellEncoder,
-    CellFault,
     CountEncoder,
     CycleEncoder,
     NumberEncoder,
@@ -209,10 +208,10 @@ class TagEncoder(SlotEncoder):
         """Return labels and values of a cell that is not missing."""
         if isinstance(cell, str):
             parts: Any = [cell] if self.separator is None else [part for part in cell.split(self.separator) if part]
-        elif isinstance(cell, (list, tuple, set, frozenset, np.ndarray)):
+        elif isinstance(cell, (list, tuple, set, frozenset)) or (isinstance(cell, np.ndarray) and cell.ndim):
             parts = cell.tolist() if isinstance(cell, np.ndarray) else cell
         else:
-            raise CellFault(cell, "a list of tags", "not-tags")
+            raise DataError("expected a list of tags", code="not-tags", value=cell)
         found = {label_of(part) for part in parts if not empty(part)}
         return [(label, 1.0) for label in sorted(found)]  # sets have no order that another process would repeat
 
@@ -260,6 +259,10 @@ class CrossEncoder(SlotEncoder):
 
     def _is_empty(self, cell: Any) -> bool:
         return any(map(empty, cell))
+
+    def column_of(self, cell: Any, row: Mapping[str, Any]) -> str:
+        """Return the column of a row that a cell at fault is in; columns come first, so a cross reads it again."""
+        return next((part.name for part in self.parts if row.get(part.name) is cell), self.name)
 
     def tokens(self, cell: Any) -> list[Token]:
         """Return labels and values of a cell that is not missing."""
