@@ -312,3 +312,10 @@ def test_what_is_refused(mdp):
         pr.IntervalMDP([[[0.5]]], [[[0.9]]], [0.0], 0.9)
     with refused(ModelError, "sum-not-one", state=1, action=0):
         pr.IntervalMDP([[[1.0, 0.0]], [[0.0, 0.0]]], [[[1.0, 0.0]], [[0.0, 0.0]]], [0.0, 0.0], 0.9)
+
+
+def test_a_reward_that_is_text_is_refused():
+    for reward in ("\x00", "?", [["a", "b"]]):
+        with pytest.raises(ModelError) as refusal:
+            pr.IntervalMDP(np.full((1, 2, 1), 0.5), np.ones((1, 2, 1)), reward, 0.9)
+        assert refusal.value.fields["argument"] == "reward"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import flag, instance_of, refuse, require_shape
+from .._support.checks import flag, instance_of, number_array, refuse, require_shape
 from ..data.labels import Labels
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.base import admissible_mask, held, read_terminal
@@ -102,7 +102,7 @@ class IntervalMDP(RobustMDP):
                     )
                 )
             )
-        earned = np.asarray(reward)
+        earned = number_array(reward, "reward", error=ModelError)
         if earned.ndim == 1:
             earned = np.repeat(earned[:, np.newaxis], shape[1], axis=1)
         elif earned.ndim == 3 and actions_first:
@@ -133,7 +133,7 @@ class IntervalMDP(RobustMDP):
         lower, upper = lines.lower[order], lines.upper[order]
         where = (labels, Labels("action", actions, A))
         _check_bounds(pair, target, lower, upper, allowed, where)
-        given = np.asarray(reward, dtype=np.float64)
+        given = number_array(reward, "reward", error=ModelError)
         if given.ndim == 1:
             earned = given[order]
         elif given.ndim == 2:
@@ -300,7 +300,9 @@ class IntervalMDP(RobustMDP):
             names = known.get("states") or tuple(range(S))
             if values is not None:
                 terminal = {names[s]: float(v) for s, v in zip(file.accepting.tolist(), values, strict=True)}
-        earned = known.get("reward", np.zeros((S, A))) if reward is None else np.asarray(reward)
+        earned = known.get("reward", np.zeros((S, A)))
+        if reward is not None:
+            earned = number_array(reward, "reward", error=ModelError)
         if reward is not None and earned.ndim == 1:
             earned = np.repeat(earned[:, np.newaxis], A, axis=1)
         self = cls.__new__(cls)
