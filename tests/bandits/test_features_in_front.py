@@ -157,7 +157,13 @@ def test_names_come_from_the_columns():
 # -- rows and sparse rows ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("made", [sparse.csr_matrix, sparse.csr_array, sparse.coo_matrix])
+@pytest.mark.parametrize(
+    "made",
+    [
+        sparse.csr_matrix,
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in (sparse.csr_array, sparse.coo_matrix)),
+    ],
+)
 def test_sparse_rows_are_rows(made, rng, seed):
     points = rng.random((5, 3)) * (rng.random((5, 3)) < 0.5)
     one, other = pr.LinearBandit(2, dim=3, rng=seed), pr.LinearBandit(2, dim=3, rng=seed)

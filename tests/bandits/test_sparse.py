@@ -51,7 +51,12 @@ def test_one_reward_has_the_marginals_of_the_exact_posterior(rng):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"alpha": 0.5}, {"alpha": 0.3}, {"min_propensity": 0.1}, {"max_propensity": 0.5}]
+    "options",
+    [
+        {"alpha": 0.5},
+        {"min_propensity": 0.1},
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ({}, {"alpha": 0.3}, {"max_propensity": 0.5})),
+    ],
 )
 def test_propensities_are_frequencies(options, rng):
     """A chi-squared test with a false alarm rate of 1e-6."""
