@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from refusals import refused
 
 from prudent.bandits import LinearBandit, SharedLinearBandit
 from prudent.errors import DataError
+from prudent.evaluation import off_policy
 from prudent.journal import Journal
 
 FORMATS = ("parquet", "csv", "jsonl")
@@ -82,3 +85,18 @@ def test_a_bandit_that_learned_by_position_refuses_names(tmp_path):
         live.name_features(["x", "y"])
         live.select({"y": 1.0, "x": 2.0})
         assert live.verify() == 2
+
+
+@pytest.mark.filterwarnings("ignore::prudent.errors.OverlapWarning")
+def test_arms_that_look_like_formulas_are_safe_in_csv_and_read_back(tmp_path):
+    arms = ["=1+2", "plain", "@x", "-cmd|' /C calc'!A0", "-1.5"]
+    with Journal(tmp_path / "j", LinearBandit(arms, dim=1, rng=1)) as live:
+        for i in range(40):
+            live.reward(live.select([1.0]).id, float(i % 3))
+        live.export(tmp_path / "log.csv")
+        bandit = live.bandit
+    with open(tmp_path / "log.csv", newline="") as file:
+        cells = {row["arm"] for row in csv.DictReader(file)}
+    assert cells == {"'=1+2", "plain", "'@x", "'-cmd|' /C calc'!A0", "-1.5"}
+    assert LinearBandit.from_log(tmp_path / "log.csv").pulls == bandit.pulls
+    assert off_policy(tmp_path / "log.csv", bandit).table.estimate.between(0.0, 3.0).all()

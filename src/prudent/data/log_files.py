@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .._support.output import plain_cell
 from ..errors import DataError
 from .source import context_columns
 
@@ -85,9 +86,14 @@ def logged(log: Any, features: Any, *names: str) -> tuple[dict[str, Any] | None,
 
 
 def _arms(found: list[Any], known: list[Any]) -> list[Any]:
-    """Return arms as they were; names of several types are JSON in a Parquet file, and all are text in a CSV file."""
+    """Return arms as they were.
+
+    Names of several types are JSON in a Parquet file. In a CSV file all are text, with an apostrophe before those that
+    a spreadsheet would take for a formula.
+    """
     names = set(known)
     if all(arm in names for arm in found):
         return found
-    texts: dict[Any, Any] = {json.dumps(arm): arm for arm in known} | {str(arm): arm for arm in known}
+    texts: dict[Any, Any] = {plain_cell(str(arm)): arm for arm in known}
+    texts |= {json.dumps(arm): arm for arm in known} | {str(arm): arm for arm in known}
     return [texts.get(arm, arm) for arm in found]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._support.checks import FloatArray, distribution, finite_number, whole_number
+from .._support.checks import FloatArray, distribution, finite_number, flag, whole_number
 from .._support.memory import require_memory
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
@@ -105,7 +105,7 @@ def inventory(
         discount=discount,
     )
     first = model.state_labels.index(start, "start")
-    return Problem(model, chances[np.newaxis], start=first, observed=not censored)
+    return Problem(model, chances[np.newaxis], start=first, observed=not flag(censored, "censored"))
 
 
 def _binomial(n: int, p: float) -> FloatArray:

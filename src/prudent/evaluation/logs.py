@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .._support.checks import finite_array, items_of, whole_number
+from .._support.output import plain_cell
 from .._support.progress import Progress
 from ..data.columns import Cells, TableBlock, as_column
 from ..data.context_encoder import ContextEncoder
@@ -500,6 +501,8 @@ class _Reader:
             # a text file does not tell the arm '1' from the arm 1: it is the one that is known
             twin = str(plain) if isinstance(plain, int) else int(plain) if plain.isdecimal() else plain
             plain = twin if twin in self._index else plain
+            if isinstance(plain, str) and plain[:1] == "'" and plain_cell(plain[1:]) == plain:
+                plain = plain[1:]  # an apostrophe of ours, for spreadsheets
         if plain not in self._index:
             if self._layout.arms is not None:
                 message = f"{what} is {plain!r}, which is not one of arms {list(self._index)}"
@@ -537,8 +540,9 @@ class _Reader:
                 sets.append(members)
             which[i] = number
             if arms[i] not in sets[number]:
-                message = f"the logged arm is not among the eligible arms {list(key)}"
-                raise table.fault(i, message, "ineligible-arm", column="arms", value=list(key))
+                shown = key if isinstance(key, str) else list(key)
+                message = f"the logged arm is not among the eligible arms {shown}"
+                raise table.fault(i, message, "ineligible-arm", column="arms", value=shown)
         ends = np.cumsum([len(members) for members in sets], dtype=np.int64)
         return which, np.array([arm for members in sets for arm in members], dtype=np.int64), ends
 

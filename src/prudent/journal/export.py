@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .._support.files import replacing
+from .._support.output import plain_cell
 from ..bandits.decision import Arm
 from ..data.log_files import META, beside
 from ..errors import ParameterError
@@ -95,9 +96,8 @@ def _write_csv(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], name
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        row.update(
-            {name: None if row[name] is None else _iso(row[name]) for name in _TIMES} | {"note": _text(row["note"])}
-        )
+        row.update({name: None if row[name] is None else _iso(row[name]) for name in _TIMES})
+        row.update(note=_text(row["note"]), arm=plain_cell(row["arm"]))
         writer.writerow(row | {name: json.dumps(row[name]) for name in ("context", "arms", "features") if name in row})
     text.detach()  # flushes, and leaves the file open
 

@@ -112,7 +112,8 @@ class DrawnLaw(Law):
             if not among.any(axis=1).all():
                 raise
             return np.asarray(among / among.sum(axis=1, keepdims=True))
-        return law.every_chance(means, sds, freedom, self.floor)
+        # the interpolated cdf of arms that are far apart may dip below zero, by less than 1e-30
+        return np.maximum(law.every_chance(means, sds, freedom, self.floor), 0.0)
 
 
 class NormalLaw(DrawnLaw):
