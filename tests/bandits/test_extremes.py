@@ -115,8 +115,8 @@ def test_a_hundred_thousand_fuzzed_lives(seed):
         202611180056195,  # scores of minus infinity
         202611180058230,  # as 51327: a mean that did not load
         202611180080316,  # chances of Student's t of arms 1e48 scales apart
-        202611190001161,
-        2026112010020999,  # as 51327, of arms
+        202611190001161,  # as 51327, of arms
+        2026112010020999,  # propensities of -3e-33
     ],
 )
 def test_lives_that_failed_once(seed):
