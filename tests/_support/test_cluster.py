@@ -152,6 +152,7 @@ def test_a_problem_travels_with_all_it_has():
     assert (again.theta == problem.theta).all()
 
 
+@pytest.mark.slow
 def test_studies_are_the_same_bytes_while_workers_die_stop_and_join(here, tmp_path):
     """Two workers are killed, one is paused past its heartbeat, one joins; dask itself forgives nothing here."""
     out = tmp_path / "out"

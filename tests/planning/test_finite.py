@@ -236,10 +236,10 @@ def test_invalid_arguments_are_refused(call, code, argument):
         call()
 
 
-@pytest.mark.parametrize("method", ["q_of", "runners_up", "simplify"])
+@pytest.mark.parametrize("method", ["q_of", "runners_up"])
 def test_calls_without_a_meaning_over_time_are_refused(method):
     plan = pr.solve(NAMED, horizon=3)
-    arguments = {"q_of": ([0, 0],), "runners_up": (), "simplify": ()}
+    arguments = {"q_of": ([0, 0],), "runners_up": ()}
     with refused(ParameterError, "time-axis", method=method):
         getattr(plan, method)(*arguments[method])
 
