@@ -711,6 +711,7 @@ def test_threads_share_a_journal(path):
     live.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # see below
 def test_interrupts_at_random_moments_leave_the_bandit_right(path):
     """A signal whose handler raises: whatever it interrupts, memory and file agree afterwards."""
     live, told, caught = Journal(path, fresh(), snapshot_every=20, **FAST), [], 0

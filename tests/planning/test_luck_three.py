@@ -68,6 +68,7 @@ def test_rows_equal_draws(rng, size, n):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_errors_of_draws_are_honest(rng):
     """1,000 rows by 2,000 draws each, against their exact values: errors are as large as is said.
 

@@ -33,7 +33,7 @@ def noisy_cvar(values, counts, sd, alpha, accuracy=0.0):
     [
         pytest.param((1.5, 2.5), 0.5, 0.9, marks=pytest.mark.slow),
         pytest.param((0.5, 1.5), 0.2, 0.9, marks=pytest.mark.slow),
-        ((0.5, 30.5), 0.05, 0.5),
+        pytest.param((0.5, 30.5), 0.05, 0.5, marks=pytest.mark.slow),
         ((2, 2), 5.0, 0.9),
         ((3, 2), 0.05, 0.9),
         ((0.5, 0.5), 0.1, 0.5),

@@ -14,6 +14,7 @@ import copy
 import os
 import threading
 import time
+from functools import partial
 from itertools import groupby
 from typing import Any, NoReturn, Protocol, Self
 from weakref import ref
@@ -47,7 +48,8 @@ _thread = threading.local()  # resting: objects whose locks this thread has take
 def register_fork(member: ForkAware) -> None:
     """Call the fork methods of ``member``, which must be ready for them, at every fork as long as the object lives."""
     key = id(member)
-    _registered[key] = ref(member, lambda _: _registered.pop(key, None))
+    # without a line of Python, in which a signal could be handled: what its handler raises there is lost
+    _registered[key] = ref(member, partial(_registered.pop, key))
 
 
 def _members() -> list[Any]:
