@@ -39,7 +39,7 @@ from ..types import BoolArray, FloatArray, IntArray
 from .chain import Chain
 from .draw_blocks import GivenDraws, SlotDraws
 from .equivalent_rows import EquivalentDrawRows
-from .luck_three import ThreeCounts, three_weights
+from .luck_three import ThreeCounts, expected_least, three_weights
 from .row_risks import UNDERFLOW, OutcomeRows, Task
 from .rows import Draws, outcome_values
 from .set_rows import sort_by
@@ -91,21 +91,12 @@ def knows_luck(counts: FloatArray, form: ExactForm, luck: Luck) -> bool:
 # -- without draws -----------------------------------------------------------------------------------------
 
 
-def _least(first: FloatArray, rest: FloatArray, share: FloatArray | float) -> FloatArray:
-    """Return E min(C, share) of C ~ Beta(first, rest); C is 0 if ``first`` is 0, and 1 if ``rest`` is 0."""
-    inside = (first > 0.0) & (rest > 0.0)
-    a, b = np.where(inside, first, 1.0), np.where(inside, rest, 1.0)
-    low = a / (a + b) * special.betainc(a + 1.0, b, share)
-    found = low + share * special.betaincc(a, b, share)
-    return np.asarray(np.where(inside, found, np.where(first > 0.0, share, 0.0)))
-
-
 def mean_weights(counts: FloatArray, tail: float) -> FloatArray:
     """Return weights [P, K] of sorted outcomes with ``counts``: the mean over theta of those of their lowest share."""
     after = np.cumsum(counts, axis=1)
     rest = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]  # nothing cancels
     rest = np.concatenate((rest[:, 1:], np.zeros((len(counts), 1))), axis=1)
-    within = _least(after, rest, tail)
+    within = expected_least(after, rest, tail)
     return np.diff(np.minimum(np.maximum.accumulate(within, axis=1), tail), axis=1, prepend=0.0) / tail
 
 

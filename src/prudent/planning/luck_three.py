@@ -169,7 +169,7 @@ def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArra
         u, v = (moment + x * missing for moment in (found.first, found.second))
     else:
         # all of it less the upper part, which begins at x
-        every = (_least(of.first, of.rest, of.tail), _least(of.first + of.second, of.third, of.tail))
+        every = (expected_least(of.first, of.rest, of.tail), expected_least(of.first + of.second, of.third, of.tail))
         missing = share - (1.0 - at_most)
         u, v = (
             whole / of.tail - moment + x * missing
@@ -182,10 +182,13 @@ def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArra
     return np.stack((u, v - u, 1.0 - v), axis=1), doubt
 
 
-def _least(first: FloatArray, rest: FloatArray, share: float) -> FloatArray:
-    """Return E min(C, share) of C ~ Beta(first, rest)."""
-    low = first / (first + rest) * special.betainc(first + 1.0, rest, share)
-    return np.asarray(low + share * special.betaincc(first, rest, share))
+def expected_least(first: FloatArray, rest: FloatArray, share: FloatArray | float) -> FloatArray:
+    """Return E min(C, share) of C ~ Beta(first, rest); C is 0 if ``first`` is 0, and 1 if ``rest`` is 0."""
+    inside = (first > 0.0) & (rest > 0.0)
+    a, b = np.where(inside, first, 1.0), np.where(inside, rest, 1.0)
+    low = a / (a + b) * special.betainc(a + 1.0, b, share)
+    found = low + share * special.betaincc(a, b, share)
+    return np.asarray(np.where(inside, found, np.where(first > 0.0, share, 0.0)))
 
 
 def _quantiles(of: ThreeCounts, part: float, surely: FloatArray) -> tuple[FloatArray, FloatArray]:
