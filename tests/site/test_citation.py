@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import prudent
 
@@ -27,3 +29,13 @@ def test_the_library_has_its_version():
     assert zenodo["version"] == prudent.__version__
     assert f"\nversion: {prudent.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version = {{{prudent.__version__}}}" in (ROOT / "docs/howto/supplement.md").read_text(encoding="utf-8")
+
+
+def test_the_recipe_of_conda_has_the_version_and_the_requirements_of_the_wheel():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    recipe = yaml.safe_load((ROOT / "release" / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["context"]["version"] == project["version"] == prudent.__version__
+    assert project["requires-python"] == f">={recipe['context']['python_min']}"
+    needed = {name.replace(" ", "") for name in recipe["requirements"]["run"]} - {"python>=${{python_min}}"}
+    asked = {name.replace("matplotlib>", "matplotlib-base>") for name in project["dependencies"] if ";" not in name}
+    assert needed == asked
