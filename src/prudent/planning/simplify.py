@@ -24,7 +24,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from .._numerics.compile import default_threads
 from .._support.checks import generator, whole_number
@@ -314,7 +314,7 @@ class _Search:
             return np.asarray(np.linalg.solve(system.T if back else system, self.start if back else reward))
         matrix = self.mdp.transition[pairs]
         if self.mdp.discount == 1.0 and self.over.any():
-            matrix = (sparse.diags_array((~self.over).astype(np.float64)) @ matrix).tocsr()
+            matrix = (scipy.sparse.diags_array((~self.over).astype(np.float64)) @ matrix).tocsr()
         right = self.start if back else reward
         matrix = matrix.T.tocsr() if back else matrix
         chain = Chain(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, right)
