@@ -25,18 +25,18 @@ from .._numerics.compile import default_threads, unkept
 from ..errors import StoreError
 
 
-def _plans() -> None:
+def _small() -> tuple[pr.UncertainMDP, pr.DirichletPosterior]:
     model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
-    posterior = pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+    return model, pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+
+
+def _plans() -> None:
+    model, posterior = _small()
     problem = pr.BayesianRiskMDP(model, posterior, alpha=0.9)
     mdp = model.mdp(posterior.mean())
     for solution in (problem.solve(), problem.solve(draws=10, rng=0), pr.solve(mdp)):
         problem.evaluate(solution.policy)
-    unknown = pr.posteriors.NormalPosterior(np.zeros((2, 2)), 1.0, 1.0)
-    pr.BayesianRiskMDP(model, posterior, alpha=0.9, reward_posterior=unknown).solve()
     problem.solve(baseline="log", min_visits=2)
-    pr.planning.RobustMDP(mdp, pr.L1Ball(0.1)).solve()
-    pr.BayesianRiskMDP(model, posterior, alpha=0.9, outcome_risk=pr.CVaR(0.5)).solve(draws=10, rng=0)
     pr.solve(mdp, tol=1e-30)  # beyond 64 bits
     pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
@@ -45,17 +45,29 @@ def _plans() -> None:
     pr.posteriors.LinearGaussianPosterior(1).update([[1.0]], [0.0])
     for policy in ([0, 0], [[0, 0], [1, 1], [0, 0]]):
         model.trajectory(posterior.mean(), policy, 3, rng=0)
+
+
+def _unknown_rewards() -> None:
+    model, posterior = _small()
+    unknown = pr.posteriors.NormalPosterior(np.zeros((2, 2)), 1.0, 1.0)
+    pr.BayesianRiskMDP(model, posterior, alpha=0.9, reward_posterior=unknown).solve()
+
+
+def _objectives() -> None:
+    model, posterior = _small()
+    mdp = model.mdp(posterior.mean())
+    pr.planning.RobustMDP(mdp, pr.L1Ball(0.1)).solve()
+    pr.BayesianRiskMDP(model, posterior, alpha=0.9, outcome_risk=pr.CVaR(0.5)).solve(draws=10, rng=0)
     pr.solve(mdp, horizon=2)
     pr.solve(mdp, objective=pr.EVaR(0.5), start=0, horizon=2)
     pr.evaluate(mdp, [[0.5, 0.5]] * 2, objective=pr.Entropic(1.0), horizon=2)
     pr.returns(mdp, [0, 0], horizon=2, replications=2, rng=0)
     static = pr.PosteriorRisk(pr.CVaR(0.5), randomised=True)  # whose upper bound calls all kernels of the search
-    problem.solve(objective=static, start=0, draws=4, rng=0)
+    pr.BayesianRiskMDP(model, posterior, alpha=0.9).solve(objective=static, start=0, draws=4, rng=0)
 
 
 def _profiles() -> None:
-    model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
-    posterior = pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+    model, posterior = _small()
     pr.risk_profile(model, posterior, (0.0, 0.9), draws=2, rng=0, regret=True)
 
 
@@ -111,13 +123,16 @@ def _agents() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "bandits": _bandits,
     "plans": _plans,
+    "bandits": _bandits,
     "simulations": _agents,
-    "profiles": _profiles,
+    "unknown rewards": _unknown_rewards,
+    "objectives": _objectives,
     "simulated bandits": _simulated_bandits,
+    "profiles": _profiles,
 }
-"""What is compiled together, by name; what takes longest first, and what calls kernels of others after them."""
+"""What is compiled together, by name; what takes longest first, and what calls kernels of others after them. A part
+takes at most a quarter of it all, so that two processes end together."""
 
 
 def compile_all(tell: Callable[[str], None]) -> None:
