@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numba.core import event
 
 import prudent as pr
 import prudent.simulation  # kernels are declared: known now whether they can be kept
@@ -135,8 +136,26 @@ PARTS: dict[str, Callable[[], None]] = {
 takes at most a quarter of it all, so that two processes end together."""
 
 
-def compile_all(tell: Callable[[str], None]) -> None:
-    """Compile all parts and keep them; ``tell`` is called with a line when a part begins."""
+KERNELS = 395
+"""How many kernels are compiled, about: where the progress bar ends."""
+
+_COMPILED = "+\n"  # what a process prints when it has compiled a kernel
+
+
+class _Counter(event.Listener):  # type: ignore[misc]
+    """Calls a function for each kernel that was compiled in this process."""
+
+    def __init__(self, advance: Callable[[], object]) -> None:
+        self._advance = advance
+
+    def on_start(self, event: object) -> None: ...
+
+    def on_end(self, event: object) -> None:
+        self._advance()
+
+
+def compile_all(tell: Callable[[str], None], advance: Callable[[], object] = lambda: None) -> None:
+    """Compile all parts and keep them; ``tell`` gets a line when a part begins, ``advance`` is called for each kernel."""
     jobs = min(default_threads(), len(PARTS)) if sys.executable else 1
     left = deque(enumerate(PARTS, 1))
 
@@ -153,7 +172,7 @@ def compile_all(tell: Callable[[str], None]) -> None:
         call = [sys.executable, "-m", __name__]
         with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
             try:
-                compile_parts(lambda name: _answer(child, name))
+                compile_parts(lambda name: _answer(child, name, advance))
             except BaseException:
                 left.clear()  # the other processes finish their part and end
                 child.kill()
@@ -161,7 +180,8 @@ def compile_all(tell: Callable[[str], None]) -> None:
 
     _require_kept(unkept())
     if jobs == 1:
-        compile_parts(_compiled)
+        with event.install_listener("numba:compile", _Counter(advance)):
+            compile_parts(_compiled)
     else:
         with ThreadPoolExecutor(jobs, thread_name_prefix="prudent") as pool:
             list(pool.map(in_child, range(jobs)))
@@ -173,13 +193,14 @@ def _compiled(name: str) -> str:
     return unkept()
 
 
-def _answer(child: subprocess.Popen[str], name: str) -> str:
-    """Return what ``_compiled`` returns in another process."""
+def _answer(child: subprocess.Popen[str], name: str, advance: Callable[[], object]) -> str:
+    """Return what ``_compiled`` returns in another process; call ``advance`` for each kernel."""
     assert child.stdin is not None
     assert child.stdout is not None
     try:
         print(name, file=child.stdin, flush=True)
-        answer = child.stdout.readline()
+        while (answer := child.stdout.readline()) == _COMPILED:
+            advance()
     except BrokenPipeError:
         answer = ""
     if not answer:
@@ -196,5 +217,6 @@ def _require_kept(reason: str) -> None:
 
 if __name__ == "__main__":
     gc.disable()  # the compiler makes so many objects that looking for garbage takes an eighth of its time
+    event.register("numba:compile", _Counter(lambda: print(_COMPILED, end="", flush=True)))
     for line in sys.stdin:
         print(_compiled(line.strip()), flush=True)
