@@ -44,10 +44,7 @@ except ImportError:  # enough for known probabilities
     flint = None  # type: ignore[assignment]
 
 acb, arb, ctx = (getattr(flint, name, None) for name in ("acb", "arb", "ctx"))  # type: Any, Any, Any
-BITS, STEPS = (
-    128,
-    (1e-7, 1e-5, 1e-3),
-)  # precision of balls; distances of x1, x2, x3 to try, as shares of the tail's depth
+BITS, STEPS = 128, (1e-7, 1e-5, 1e-3)  # precision of balls; distances of x1, x2, x3 to try, per depth of the tail
 
 
 class RefusedError(Exception):

@@ -155,7 +155,7 @@ class _Counter(event.Listener):  # type: ignore[misc]
 
 
 def compile_all(tell: Callable[[str], None], advance: Callable[[], object] = lambda: None) -> None:
-    """Compile all parts and keep them; ``tell`` gets a line when a part begins, ``advance`` is called for each kernel."""
+    """Compile all parts and keep them; ``tell`` gets a line for each part, ``advance`` is called for each kernel."""
     jobs = min(default_threads(), len(PARTS)) if sys.executable else 1
     left = deque(enumerate(PARTS, 1))
 
