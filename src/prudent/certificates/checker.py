@@ -76,7 +76,10 @@ def check(model_file: bytes, certificate_file: bytes, rows: int | None = None) -
                 left, skipped = left - 1, skipped + (left < 1)
                 if left < 0:
                     continue
-                how = row.by_integral(above, alpha)
+                try:
+                    how = row.by_integral(above, alpha)
+                except ArithmeticError:  # numbers beyond what floats can say
+                    how = ""
             side = "above the upper" if above else "below the lower"
             _require({f"state {state}, action {action}: its backup may be {side} bound": bool(how)})
             proofs[how] += 1
@@ -261,7 +264,8 @@ class Tail:
     def quantile(self) -> float:
         """Return x with P(X <= x) near 1 - alpha; only the tightness of the bounds depends on it."""
         low, high = min(float(v.mid()) for v in self.values), max(float(v.mid()) for v in self.values)
-        aim, margin, below, above, side = 1.0 - self.alpha, 0.01 * (high - low), self.alpha - 1.0, self.alpha, 0
+        aim = min(1.0 - self.alpha, 1.0 - 2.0**-53)
+        margin, below, above, side = 0.01 * (high - low), self.alpha - 1.0, self.alpha, 0
         x = min(max(float(self.mean.mid()) + self.sd * NormalDist().inv_cdf(aim), low + margin), high - margin)
         ctx.prec = 64
         for _ in range(100):  # false position, Illinois

@@ -20,10 +20,10 @@ from scipy.special import expit, logit
 from .._support.checks import (
     FloatArray,
     finite_array,
+    finite_number,
     generator,
     instance_of,
     open_probability,
-    require_length,
     require_shape,
     whole_number,
 )
@@ -236,9 +236,11 @@ def logistic_bandit(
     array([0.01, 0.03, 0.05])
     """
     arms, features = whole_number(n_arms, "n_arms", memory=64.0), whole_number(dim, "dim", memory=64.0)
-    require_length(rates, "rates", 2, "end of the range", error=ParameterError)
-    low, high = (open_probability(rate, f"rates[{i}]") for i, rate in enumerate(rates))
-    theta = generator(rng).standard_normal((arms, features)) * (float(strength) / np.sqrt(features))
+    ends = finite_array(rates, "rates", ndim=1, error=ParameterError)
+    require_shape(ends, "rates", (2,), "[2], the ends of the range", error=ParameterError)
+    low, high = (open_probability(rate, f"rates[{i}]") for i, rate in enumerate(ends))
+    scale = finite_number(strength, "strength") / np.sqrt(features)
+    theta = generator(rng).standard_normal((arms, features)) * scale
     env = LogisticBanditEnv(theta, logit(np.linspace(low, high, arms)))
     if drift is None:
         return env

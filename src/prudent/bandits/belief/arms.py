@@ -579,6 +579,11 @@ class ArmBelief(Belief):
         prior = self.priors[0].tolist() if self.prior_origin == "given" else self.prior_origin
         return {"rewards": self.reward_kind, "prior_precision": prior}
 
+    @property
+    def axes(self) -> dict[str, str]:
+        """Type and sizes of the arrays of a state file; see ``Belief.axes``."""
+        return _SCHEMA | self.schema
+
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         return {"rewards": self.reward_kind, "prior": self.prior_origin}
@@ -633,7 +638,7 @@ class ArmBelief(Belief):
         """Raise unless the arrays of a state file can be those of such arms."""
         size, dim = self.table.mean.shape
         priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
-        require_arrays(arrays, _SCHEMA | self.schema, {"A": size, "D": dim, "J": len(priors)})
+        require_arrays(arrays, self.axes, {"A": size, "D": dim, "J": len(priors)})
         for name in ("prior", "pulls", "tries"):
             require_counts(arrays[name], name)
         pulls, weights, pool = (arrays[name] for name in ("pulls", "weights", "pool"))
