@@ -2,9 +2,9 @@
 
 The expected reward of arm a in context s is p m, where p = 1 / (1 + exp(-s'theta_a)) is the chance of a purchase and
 m = s'beta_a the mean basket. The two are learned apart: p from whether there was a purchase (``GlmArms``, with a prior
-that the arms share), m from the amounts of purchases alone (``BasketArms``, with a learned noise for each arm). So a rare large
-basket says little of p, and what is known of p does not suffer from the spread of baskets. Baskets need not be normal:
-s'beta_a is their mean whatever their law.
+that the arms share), m from the amounts of purchases alone (``BasketArms``, with a learned noise for each arm). So a
+rare large basket says little of p, and what is known of p does not suffer from the spread of baskets. Baskets need not
+be normal: s'beta_a is their mean whatever their law.
 
 A score is a draw of log(p m). Given the data p and m are independent. The moments of p are those of a logistic function
 of a normal variable, to 1e-15. A mean basket is positive, so m is a normal variable truncated at 0, and its moments are
