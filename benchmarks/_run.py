@@ -53,6 +53,7 @@ DEFAULT: dict[str, float] = {
     "posterior_risk.large": 60.0,
     "learning": 15.0,
     "robust": 24.0,
+    "average": 30.0,
     "core.plain": 90.0,
 }
 BY_NAME: dict[str, float] = {

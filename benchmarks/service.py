@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-
-import httpx
+import urllib.request
+from contextlib import suppress
 
 from ._journal_writers import server as database
 
@@ -60,6 +60,12 @@ def _payload(method, path, body=None):
     return f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(text)}\r\n\r\n".encode() + text
 
 
+def _asked(method, address, body=None):
+    content = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(address, content, method=method), timeout=30) as answer:
+        return answer.status, json.loads(answer.read())
+
+
 def _processor_time(process):
     with open(f"/proc/{process.pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -83,10 +89,11 @@ class Served:
         first = f"http://127.0.0.1:{self.ports[0]}/v1/slots/s"
         rng = random.Random(1)
         contexts = [[round(rng.gauss(0, 1), 4) for _ in range(20)] for _ in range(200)]
-        if httpx.put(first, json={"arms": 20, "dim": 20, "seed": 1}).status_code == 201:
+        status, _ = _asked("PUT", first, {"arms": 20, "dim": 20, "seed": 1})
+        if status == 201:
             for i, context in enumerate(contexts):
-                one = httpx.post(f"{first}/decide", json={"context": context}).json()
-                httpx.post(f"{first}/reward", json={"id": one["id"], "reward": float(i % 3)})
+                _, one = _asked("POST", f"{first}/decide", {"context": context})
+                _asked("POST", f"{first}/reward", {"id": one["id"], "reward": float(i % 3)})
         for port in self.ports:
             self._wait(f"http://127.0.0.1:{port}/v1/slots/s")
         self.empty = [_payload("GET", "/healthz")]
@@ -94,11 +101,9 @@ class Served:
 
     def _wait(self, address):
         for _ in range(600):
-            try:
-                if httpx.get(address).status_code == 200:
+            with suppress(OSError):
+                if _asked("GET", address)[0] == 200:
                     return
-            except httpx.HTTPError:
-                pass
             time.sleep(0.1)
         raise RuntimeError(f"{address} does not answer")
 

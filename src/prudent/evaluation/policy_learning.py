@@ -178,7 +178,7 @@ def _held(log: TableLike, layout: Layout, logging_policy: TargetLike | None) -> 
         read.require_contexts("learn_policy")
         if read.n < LEAST_ROWS:
             message = f"log has {read.n} rows with a reward, expected at least {LEAST_ROWS} to learn a policy from"
-            raise DataError(message, code="too-few", argument="log", value=read.n, expected=LEAST_ROWS)
+            raise DataError(message, code="too-few-rows", argument="log", value=read.n, expected=LEAST_ROWS)
         logging = None if logging_policy is None else policy_of(logging_policy, read, "logging_policy")
         if logging is None and not read.has_propensities:
             message = (
@@ -227,14 +227,14 @@ class _Learner:
     ) -> None:
         from scipy.special import ndtri
 
-        self.held, self.kinds, self.folds, self._model, self._line = held, kinds, folds, model, line
+        self.held, self.kinds, self.folds, self.model, self._line = held, kinds, folds, model, line
         self.z = float(ndtri(confidence))
         self._tasks, self._done = (folds + 1) * (len(kinds) + 1), 0
 
     def scores(self, rows: IntArray) -> Scores:
         """Return the doubly robust scores of rows, by reward models that were fitted to these rows alone."""
         part = self.held.part(rows)
-        model: Any = fitted(self._model, part, self.folds)  # type: ignore[arg-type]
+        model: Any = fitted(self.model, part, self.folds)  # type: ignore[arg-type]
         block = part.block
         values: FloatArray = model.predict(block)
         at = np.arange(len(block)), block.arms
@@ -312,7 +312,7 @@ def _result(
     for name in ("learned", *learner.kinds):
         target = np.zeros((held.n, len(held.arms)))
         target[np.arange(held.n), chosen[name]] = 1.0
-        sums = collected(frame, target, learner._model, None, learner.folds, layout, None, None, max_weight, reward_range)
+        sums = collected(frame, target, learner.model, None, learner.folds, layout, None, None, max_weight, reward_range)
         found = estimates_of(sums, confidence, interval)
         rows[name] = {
             **found.table.loc["dr", ["estimate", "low", "high"]].to_dict(),

@@ -548,28 +548,11 @@ class ArmBelief(Belief):
         return arms.mean.copy(), np.where(clear, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
 
     def slopes(self, context: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return means [A, D] and covariances [A, D, D] of the slopes of scores in the features of a context.
-
-        Parameters
-        ----------
-        context : ndarray of float, [D]
-            Context, constant feature included.
-
-        Returns
-        -------
-        tuple of ndarray of float
-            Those of theta where scores are linear.
-        """
+        """Return means [A, D] and covariances [A, D, D] of the slopes of scores in a context [D]: those of theta."""
         return self.coefficients()
 
     def tallies(self) -> dict[str, IntArray]:
-        """Return numbers [A] by name: of decisions and of rewards of every arm.
-
-        Returns
-        -------
-        dict of str to ndarray of int
-            Copies.
-        """
+        """Return copies of numbers [A] by name: of rewards and of decisions of every arm."""
         return {"pulls": self.pulls.copy(), "tries": self.tries.copy()}
 
     # -- state ---------------------------------------------------------------------------------------------
