@@ -12,6 +12,7 @@ from .beta import BetaArms
 from .gaussian import GaussianArms
 from .glm import GlmArms
 from .glm_items import GlmItems
+from .hurdle import HurdleArms, HurdlePosterior
 from .items import GaussianItems, ItemBelief
 from .sparse import SparseArms
 
@@ -24,6 +25,8 @@ __all__ = [
     "GaussianItems",
     "GlmArms",
     "GlmItems",
+    "HurdleArms",
+    "HurdlePosterior",
     "ItemBelief",
     "Match",
     "SparseArms",
@@ -33,6 +36,7 @@ BELIEFS: dict[str, type[Belief]] = {
     "gaussian arms": GaussianArms,
     "glm arms": GlmArms,
     "beta arms": BetaArms,
+    "hurdle arms": HurdleArms,
     "gaussian items": GaussianItems,
     "glm items": GlmItems,
     "sparse arms": SparseArms,
