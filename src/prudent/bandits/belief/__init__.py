@@ -14,6 +14,7 @@ from .glm import GlmArms
 from .glm_items import GlmItems
 from .items import GaussianItems, ItemBelief
 from .sparse import SparseArms
+from .wide import WideArms
 
 __all__ = [
     "BELIEFS",
@@ -27,6 +28,7 @@ __all__ = [
     "ItemBelief",
     "Match",
     "SparseArms",
+    "WideArms",
 ]
 
 BELIEFS: dict[str, type[Belief]] = {
@@ -36,5 +38,6 @@ BELIEFS: dict[str, type[Belief]] = {
     "gaussian items": GaussianItems,
     "glm items": GlmItems,
     "sparse arms": SparseArms,
+    "wide arms": WideArms,
 }
 """Beliefs by name."""
