@@ -664,7 +664,7 @@ class LinearBandit(NamedArms):
             names,
             size - bool(options["intercept"]),
             noise=values.get("noise", "shared"),
-            prior_precision=priors[0, :size, :size] if values["prior"] == "given" else None,
+            prior_precision=values.get("given", priors[0]) if values["prior"] == "given" else None,
             interactions=values.get("interactions", "none"),
             **options,
         )

@@ -7,8 +7,8 @@ With standardised features z a part is one of
 with c at quantiles, and a term is a part or a product of two, centred and divided by its sd. Terms come after the
 features of a context: rewards are linear in both, so nothing else of a bandit changes.
 
-**The search.** Given the noise, arm a has rewards y_a with the design F_a, and its coefficients the prior precision P in
-units of the noise. With V_a = F_a'F_a + P, and Q the sum over arms of y_a'y_a - y_a'F_a V_a^-1 F_a'y_a, a noise with
+**The search.** Given the noise, arm a has rewards y_a with the design F_a, and its coefficients the prior precision P
+in units of the noise. With V_a = F_a'F_a + P, and Q the sum over arms of y_a'y_a - y_a'F_a V_a^-1 F_a'y_a, a noise with
 the reference prior leaves the log evidence
 
     -1/2 sum_a log(det V_a / det P) - (n - 1)/2 log Q.
@@ -63,6 +63,8 @@ class Terms(NamedTuple):
         Cuts c of the parts.
     centre, scale, precision : ndarray of float, [K]
         Mean and sd of the terms, and their prior precision.
+    ridge : ndarray of float, [1]
+        Prior precision of the standardised features that has the most evidence.
     """
 
     mean: FloatArray
@@ -73,12 +75,13 @@ class Terms(NamedTuple):
     centre: FloatArray
     scale: FloatArray
     precision: FloatArray
+    ridge: FloatArray
 
     @classmethod
     def none(cls, dim: int) -> Self:
         """Return no terms of ``dim`` features."""
         pairs, numbers = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-        return cls(np.zeros(dim), np.zeros(dim), pairs, pairs, np.zeros((0, 2)), numbers, numbers, numbers)
+        return cls(np.zeros(dim), np.zeros(dim), pairs, pairs, np.zeros((0, 2)), numbers, numbers, numbers, np.ones(1))
 
     @property
     def count(self) -> int:
@@ -87,7 +90,7 @@ class Terms(NamedTuple):
 
     def expanded(self, contexts: FloatArray, first: int) -> FloatArray:
         """Return contexts [T, D+K] of contexts [T, D]; ``first`` is 1 if place 0 is the constant feature."""
-        return contexts if not self.count else _expanded(*self[:-1], contexts, first)
+        return contexts if not self.count else _expanded(*self[:-2], contexts, first)
 
     def named(self, names: Sequence[str]) -> list[str]:
         """Return names of the terms, given those of the features."""
@@ -101,6 +104,27 @@ class Terms(NamedTuple):
         name = names[feature]
         return (name, f"({name} > {at})", f"max({name} - {at}, 0)")[kind]
 
+    def prior(self, given: FloatArray, intercept: int) -> FloatArray:
+        """Return the prior precision of features and terms, where that of the features is ``given``.
+
+        The default, 1, gives way to that of standardised features that has the most evidence, as soon as there are terms.
+        """
+        plain = len(given)
+        size = plain + self.count
+        prior = np.zeros((size, size))
+        prior[:plain, :plain] = given
+        if self.count and np.array_equal(given, np.eye(plain)):
+            sd = np.where(self.sd > 0.0, self.sd, 1.0)
+            turn = np.eye(plain)  # to the coefficients of standardised features
+            turn[range(intercept, plain), range(intercept, plain)] = sd if intercept else np.hypot(sd, self.mean)
+            turn[:intercept, intercept:] = self.mean
+            own = np.full(plain, self.ridge[0])
+            own[:intercept] = 1.0
+            product = turn.T @ (own[:, np.newaxis] * turn)
+            prior[:plain, :plain] = 0.5 * (product + product.T)
+        prior[range(plain, size), range(plain, size)] = self.precision
+        return prior
+
     def arrays(self) -> Arrays:
         """Return the arrays of a state file."""
         return {f"term_{name}": value for name, value in self._asdict().items()}
@@ -111,12 +135,18 @@ class Terms(NamedTuple):
         terms = cls(*(np.ascontiguousarray(arrays[f"term_{name}"]) for name in cls._fields))
         like, count = cls.none(dim), len(terms.centre)
         for name, value, model in zip(cls._fields, terms, like, strict=True):
-            shape = (count, *model.shape[1:]) if model.shape[:1] == (0,) and name not in ("mean", "sd") else (dim,)
+            shape = model.shape if name in ("mean", "sd", "ridge") else (count, *model.shape[1:])
             if value.shape != shape or value.dtype != model.dtype or not np.isfinite(value).all():
                 raise ValueError(f"term_{name} is an array {value.shape} of {value.dtype}, expected {shape}")
         sound = (terms.feature[:, 0] >= 0).all() and (terms.feature >= -1).all() and (terms.feature < dim).all()
         sound &= (terms.kind >= VALUE).all() and (terms.kind <= HINGE).all() and count <= _MOST_TERMS
-        if not (sound and (terms.sd >= 0.0).all() and (terms.scale >= _LEAST_SD).all() and (terms.precision > 0).all()):
+        if not (
+            sound
+            and (terms.sd >= 0.0).all()
+            and (terms.scale >= _LEAST_SD).all()
+            and (terms.precision > 0.0).all()
+            and terms.ridge[0] > 0.0
+        ):
             raise ValueError("terms that cannot be")
         return terms
 
@@ -190,9 +220,8 @@ def found_terms(points: FloatArray, rows: IntArray, rewards: FloatArray, weights
     places, precision = [place for place, _ in chosen], np.array([p for _, p in chosen])
     parts = [(*candidates[place], (-1, 0, 0.0))[:2] for place in places]
     feature, kind, cut = (np.array([[part[i] for part in pair] for pair in parts]) for i in range(3))
-    return Terms(
-        mean, sd, feature.astype(np.int64), kind.astype(np.int64), cut, centre[places], scale[places], precision
-    )
+    fields = feature.astype(np.int64), kind.astype(np.int64), cut, centre[places], scale[places], precision
+    return Terms(mean, sd, *fields, residuals.precision[-1:].copy())
 
 
 class _Linear(NamedTuple):

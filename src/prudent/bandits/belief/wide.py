@@ -29,7 +29,7 @@ from .base import Match, require_state
 from .gaussian import GaussianArms
 from .terms import Terms, found_terms
 
-_FIRST = 32  # rewards before the first search
+_FIRST = 16  # rewards before the first search
 _MOST_ROWS, _MOST_NUMBERS = 4096, 2**18
 
 
@@ -66,7 +66,7 @@ class WideArms(GaussianArms):
     def __init__(
         self, count: int, prior: FloatArray, intercept: bool, noise_sd: float | None, noise: str = "shared"
     ) -> None:
-        self._dim = len(prior) - intercept
+        self._dim, self._given = len(prior) - intercept, prior
         self.terms = Terms.none(self._dim)
         self._kept: _Kept | None = None
         self._seen, self._due = 0, _FIRST
@@ -186,11 +186,8 @@ class WideArms(GaussianArms):
     def _take(self, terms: Terms) -> None:
         """Take terms, and a table without data."""
         old = self.table
-        plain = int(self.intercept) + self._dim
-        arms, size = len(old.mean), plain + terms.count
-        prior = np.zeros((size, size))
-        prior[:plain, :plain] = self.priors[0, :plain, :plain]
-        prior[range(plain, size), range(plain, size)] = terms.precision
+        prior = terms.prior(self._given, int(self.intercept))
+        arms, size = len(old.mean), len(prior)
         options: dict[str, Any] = {} if self._unit_sd is not None else {"kind": old.kind, "centred": old.centred}
         sums, extra = np.zeros((arms, 2, size + 1, size + 1)), np.zeros((arms, col.EXTRAS, size + 2))
         table = replace_arrays(arms_of(prior, self._unit_sd, sums), extra=extra, **options)
@@ -244,7 +241,13 @@ class WideArms(GaussianArms):
 
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
-        more = {"interactions": "auto", "dim": self._dim, "due": self._due, "settled": self._settled}
+        more = {
+            "interactions": "auto",
+            "dim": self._dim,
+            "due": self._due,
+            "settled": self._settled,
+            "given": self._given.tolist(),
+        }
         return super().values() | more
 
     def arrays(self) -> Arrays:
