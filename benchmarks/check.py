@@ -161,6 +161,7 @@ def worlds(seed: int, **kind: Any) -> dict[str, float]:
         "honest recommendation less that of returns over the posterior": true[report.recommended.alpha]
         - true[profile.recommended],
         "honest recommendation less the log": true[report.recommended.alpha] - logged,
+        "honest recommendation is not worse than the log": float(true[report.recommended.alpha] >= logged),
         "promised less true": float(values.promised[values.best]) - true[report.recommended.alpha],
         "any serious finding": float(bool(report.serious)),
     }
@@ -283,7 +284,7 @@ LIMITS: dict[str, dict[str, tuple[str, float]]] = {
     "alarms": {"5%": ("most", 0.05), "1%": ("most", 0.01), "any serious finding": ("most", 0.05)},
     "worlds": {
         "interval": ("least", 0.9),
-        "honest recommendation less that": ("least", 0.0),
+        "honest recommendation less": ("least", 0.0),
         "any serious finding": ("most", 0.05),
     },
     "icu": {"seconds": ("most", 120.0)} | {f"level {level:g}:": ("least", 0.9) for level in LEVELS},

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from ..types import BoolArray, FloatArray, IntArray
 
@@ -114,9 +114,14 @@ def _upper(second: FloatArray, third: FloatArray, b: FloatArray, rest: FloatArra
     """Return P(B > b) and E[B; B > b] / E[B]; ``rest`` is 1 - b with all of its digits."""
     second, third, b, rest = (np.ascontiguousarray(part) for part in np.broadcast_arrays(second, third, b, rest))
     mass, low = np.empty(b.shape), b < 0.5
-    mass[low] = special.betaincc(second[low], third[low], b[low])
-    mass[~low] = special.betainc(third[~low], second[~low], np.minimum(rest[~low], 1.0))
-    log = special.xlogy(second, b) + special.xlogy(third, rest) - special.betaln(second, third) - np.log(second)
+    mass[low] = scipy.special.betaincc(second[low], third[low], b[low])
+    mass[~low] = scipy.special.betainc(third[~low], second[~low], np.minimum(rest[~low], 1.0))
+    log = (
+        scipy.special.xlogy(second, b)
+        + scipy.special.xlogy(third, rest)
+        - scipy.special.betaln(second, third)
+        - np.log(second)
+    )
     return mass, np.minimum(mass + np.exp(log), 1.0)
 
 
@@ -162,7 +167,11 @@ def _slope(
     high = of.gap * rest / (ratio * at.other) if rest is not None else (1.0 - of.tail) / at.other
     # of b: (end - 1) / (k (1 - c)^2), where end + corner = c + corner is where b = 0
     turn = (at.other - corner) / (ratio * at.other**2)
-    log = special.xlogy(second - 1.0, b) + special.xlogy(third - 1.0, high) - special.betaln(second, third)
+    log = (
+        scipy.special.xlogy(second - 1.0, b)
+        + scipy.special.xlogy(third - 1.0, high)
+        - scipy.special.betaln(second, third)
+    )
     first = -(second - 1.0) / corner + total / at.other
     more = _rest(corner, radius, second - 1.0) + _rest(at.other, radius, total)
     if rest is not None:
@@ -178,7 +187,11 @@ def _bounds(of: Panel, cells: _Cells, mass: FloatArray, every: bool) -> FloatArr
     at = _points(of, cells, 0.5)
     laws, half = _laws(of, at, every), 0.5 * cells.width
     power, other = of.first - 1.0, of.second + of.third - 1.0
-    log = special.xlogy(power, at.c) + special.xlogy(other, at.other) - special.betaln(of.first, other + 1.0)
+    log = (
+        scipy.special.xlogy(power, at.c)
+        + scipy.special.xlogy(other, at.other)
+        - scipy.special.betaln(of.first, other + 1.0)
+    )
     height = mass / (half * np.exp(log))  # the integral of f / f(m), in units of half a cell
     near = np.minimum(np.minimum(at.c, at.other), at.under)
     near = np.where(of.helped, np.minimum(near, np.minimum(at.zero, at.one)), near)
@@ -209,17 +222,17 @@ def _mass(of: Panel, cells: _Cells) -> FloatArray:
     """Return the mass of C_1 in each cell, from the nearer end of its law."""
     rest = of.second + of.third
     ends = [_points(of, cells, at) for at in (0.0, 1.0)]
-    low, high = (special.betainc(of.first, rest, np.minimum(at.c, 1.0)) for at in ends)
-    above, under = (special.betainc(rest, of.first, np.minimum(at.other, 1.0)) for at in ends)
+    low, high = (scipy.special.betainc(of.first, rest, np.minimum(at.c, 1.0)) for at in ends)
+    above, under = (scipy.special.betainc(rest, of.first, np.minimum(at.other, 1.0)) for at in ends)
     return np.asarray(np.maximum(np.where(low < 0.5, high - low, above - under), 0.0))
 
 
 def _begun(of: Panel) -> _Cells:
     """Return the first cells: the middle of the law of C_1 in each panel, and what is left and right of it."""
     rest = of.second + of.third
-    low = np.clip(special.betaincinv(of.first, rest, OUTSIDE) - of.begin, 0.0, of.width)
+    low = np.clip(scipy.special.betaincinv(of.first, rest, OUTSIDE) - of.begin, 0.0, of.width)
     end = of.begin + of.width
-    high = np.clip(end - (1.0 - special.betaincinv(rest, of.first, OUTSIDE)), 0.0, of.width - low)
+    high = np.clip(end - (1.0 - scipy.special.betaincinv(rest, of.first, OUTSIDE)), 0.0, of.width - low)
     number, none = np.arange(of.row.size), np.zeros(of.row.size)
     parts = (
         _Cells(number, none, of.width - low, low),
@@ -283,8 +296,8 @@ def _summed(of: Panel, cells: _Cells, mass: FloatArray, size: int, every: bool) 
     at = _points(column, cells.column(), _AT)
     middle = _points(here, cells, 0.5)
     power, other = column.first - 1.0, column.second + column.third - 1.0
-    log = special.xlogy(power, at.c / middle.c[:, np.newaxis])
-    log = log + special.xlogy(other, at.other / middle.other[:, np.newaxis])
+    log = scipy.special.xlogy(power, at.c / middle.c[:, np.newaxis])
+    log = log + scipy.special.xlogy(other, at.other / middle.other[:, np.newaxis])
     weight = _WEIGHT * np.exp(log - log.max(axis=1, keepdims=True))
     weight *= (mass / weight.sum(axis=1))[:, np.newaxis]
     return _by_row(here.row, (weight * _means(column, at, every)).sum(axis=2), size)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from .._numerics.compensated import EPS
 from ..types import BoolArray, FloatArray, IntArray
@@ -37,7 +37,7 @@ CLEAR = 1e-11  # mass by which a quantile may be off, of the tail's, without a l
 TINY = 1e-300
 FLOOR = 2e-14  # of incomplete Beta functions and sums
 _U = np.arange(-LAST, LAST + STEP / 2, STEP)
-_RIGHT, _LEFT = special.expit(np.pi * np.sinh(_U)), special.expit(-np.pi * np.sinh(_U))  # shares of a panel
+_RIGHT, _LEFT = 1.0 / (1.0 + np.exp([-np.pi * np.sinh(_U), np.pi * np.sinh(_U)]))  # shares of a panel
 _WEIGHT = STEP * np.pi * np.cosh(_U) * _RIGHT * _LEFT
 
 
@@ -70,17 +70,17 @@ class _Nodes(NamedTuple):
 
 def _panel(of: ThreeCounts, low: FloatArray, high: FloatArray) -> _Nodes:
     first, rest = of.first, of.rest
-    begin = np.maximum(low, special.betaincinv(first, rest, OUTSIDE))
+    begin = np.maximum(low, scipy.special.betaincinv(first, rest, OUTSIDE))
     begin = np.where(begin <= 1e-290, 0.0, begin)
-    end = np.minimum(high, special.betainccinv(first, rest, OUTSIDE))
+    end = np.minimum(high, scipy.special.betainccinv(first, rest, OUTSIDE))
     width = np.maximum(end - begin, 0.0)[:, np.newaxis]
     part = width * _WEIGHT
     c = begin[:, np.newaxis] + width * _RIGHT
     left = (high - end)[:, np.newaxis] + width * _LEFT
     other = np.maximum((1.0 - high)[:, np.newaxis] + left, TINY)
     with np.errstate(divide="ignore", invalid="ignore"):
-        log = special.xlogy(first[:, np.newaxis] - 1.0, c) + special.xlogy(rest[:, np.newaxis] - 1.0, other)
-        log += np.log(part) - special.betaln(first, rest)[:, np.newaxis]
+        log = scipy.special.xlogy(first[:, np.newaxis] - 1.0, c) + scipy.special.xlogy(rest[:, np.newaxis] - 1.0, other)
+        log += np.log(part) - scipy.special.betaln(first, rest)[:, np.newaxis]
     weight = np.where(part > 0.0, np.exp(np.where(np.isfinite(log), log, -np.inf)), 0.0)
     return _Nodes(left, other, weight)
 
@@ -96,8 +96,8 @@ def _nearly_above(of: ThreeCounts, x: FloatArray) -> FloatArray:
     low, high = _cuts(of, x)
     panel = _panel(of, low, high)
     b = np.minimum(panel.left / ((1.0 - of.gap)[:, np.newaxis] * panel.other), 1.0)
-    helped = special.betaincc(of.second[:, np.newaxis], of.third[:, np.newaxis], b)
-    return np.asarray(special.betaincc(of.first, of.rest, high) + (panel.weight * helped).sum(axis=1))
+    helped = scipy.special.betaincc(of.second[:, np.newaxis], of.third[:, np.newaxis], b)
+    return np.asarray(scipy.special.betaincc(of.first, of.rest, high) + (panel.weight * helped).sum(axis=1))
 
 
 class _Moments(NamedTuple):
@@ -124,7 +124,7 @@ def _helped(of: ThreeCounts, x: FloatArray) -> Panel:
 def _above(of: ThreeCounts, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return P(H > x), and a bound on its error but for rounding."""
     inside, error = integrals(_helped(of, x), x.size, every=False)
-    return np.asarray(special.betaincc(of.first, of.rest, of.tail * x)) + inside[0], error[0]
+    return np.asarray(scipy.special.betaincc(of.first, of.rest, of.tail * x)) + inside[0], error[0]
 
 
 def _moments(of: ThreeCounts, x: FloatArray) -> _Moments:
@@ -133,9 +133,9 @@ def _moments(of: ThreeCounts, x: FloatArray) -> _Moments:
     counts, row, none = (of.first, of.second, of.third), np.arange(size), np.zeros(size)
     sides = end, t * (1.0 - x), none + 1.0, none, np.full(size, 1.0 - t)
     after, more = integrals(Panel(row, *counts, of.gap, t, *sides, np.zeros(size, np.bool_)), size)
-    sure, all_of_it = special.betaincc(of.first, of.rest, end), special.betaincc(of.first, of.rest, t)
+    sure, all_of_it = scipy.special.betaincc(of.first, of.rest, end), scipy.special.betaincc(of.first, of.rest, t)
     share = of.first / (of.first + of.rest)
-    higher = special.betaincc(of.first + 1.0, of.rest, end) - special.betaincc(of.first + 1.0, of.rest, t)
+    higher = scipy.special.betaincc(of.first + 1.0, of.rest, end) - scipy.special.betaincc(of.first + 1.0, of.rest, t)
     mass, first, last = sure + inside[0], share * higher / t + all_of_it + inside[1], all_of_it + inside[2] + after[2]
     return _Moments(mass, first, last, error + [[0.0], [0.0], [1.0]] * more)
 
@@ -149,7 +149,7 @@ def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArra
     size = of.first.size
     x, width = np.zeros(size), np.zeros(size)
     floor = FLOOR + 8.0 * EPS * np.sqrt(of.first + of.rest)
-    surely = np.asarray(special.betaincc(of.first, of.rest, of.tail), dtype=np.float64)  # P(H = 1)
+    surely = np.asarray(scipy.special.betaincc(of.first, of.rest, of.tail), dtype=np.float64)  # P(H = 1)
     if part < 1.0:
         x, width = _quantiles(of, part, surely, _nearly_above)
     found = _moments(of, x)
@@ -199,8 +199,8 @@ def expected_least(first: FloatArray, rest: FloatArray, share: FloatArray | floa
     """Return E min(C, share) of C ~ Beta(first, rest); C is 0 if ``first`` is 0, and 1 if ``rest`` is 0."""
     inside = (first > 0.0) & (rest > 0.0)
     a, b = np.where(inside, first, 1.0), np.where(inside, rest, 1.0)
-    low = a / (a + b) * special.betainc(a + 1.0, b, share)
-    found = low + share * special.betaincc(a, b, share)
+    low = a / (a + b) * scipy.special.betainc(a + 1.0, b, share)
+    found = low + share * scipy.special.betaincc(a, b, share)
     return np.asarray(np.where(inside, found, np.where(first > 0.0, share, 0.0)))
 
 
