@@ -172,6 +172,7 @@ def _slope(
         + scipy.special.xlogy(third - 1.0, high)
         - scipy.special.betaln(second, third)
     )
+    log = _log_density(second, third, b, high)
     first = -(second - 1.0) / corner + total / at.other
     more = _rest(corner, radius, second - 1.0) + _rest(at.other, radius, total)
     if rest is not None:
