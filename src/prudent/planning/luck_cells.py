@@ -116,13 +116,15 @@ def _upper(second: FloatArray, third: FloatArray, b: FloatArray, rest: FloatArra
     mass, low = np.empty(b.shape), b < 0.5
     mass[low] = scipy.special.betaincc(second[low], third[low], b[low])
     mass[~low] = scipy.special.betainc(third[~low], second[~low], np.minimum(rest[~low], 1.0))
-    log = (
-        scipy.special.xlogy(second, b)
-        + scipy.special.xlogy(third, rest)
-        - scipy.special.betaln(second, third)
-        - np.log(second)
-    )
+    # b^second (1 - b)^third / (second B(second, third)), the difference of both
+    log = _log_density(second + 1.0, third + 1.0, b, rest) + np.log(third / ((second + third) * (second + third + 1.0)))
     return mass, np.minimum(mass + np.exp(log), 1.0)
+
+
+def _log_density(first: FloatArray, second: FloatArray, x: FloatArray, rest: FloatArray) -> FloatArray:
+    """Return the logarithm of the density of Beta(first, second) at x; ``rest`` is 1 - x."""
+    powers = scipy.special.xlogy(first - 1.0, x) + scipy.special.xlogy(second - 1.0, rest)
+    return np.asarray(powers - scipy.special.betaln(first, second))
 
 
 def _laws(of: Panel, at: _Points, every: bool) -> _Laws:
@@ -167,11 +169,6 @@ def _slope(
     high = of.gap * rest / (ratio * at.other) if rest is not None else (1.0 - of.tail) / at.other
     # of b: (end - 1) / (k (1 - c)^2), where end + corner = c + corner is where b = 0
     turn = (at.other - corner) / (ratio * at.other**2)
-    log = (
-        scipy.special.xlogy(second - 1.0, b)
-        + scipy.special.xlogy(third - 1.0, high)
-        - scipy.special.betaln(second, third)
-    )
     log = _log_density(second, third, b, high)
     first = -(second - 1.0) / corner + total / at.other
     more = _rest(corner, radius, second - 1.0) + _rest(at.other, radius, total)
@@ -188,12 +185,8 @@ def _bounds(of: Panel, cells: _Cells, mass: FloatArray, every: bool) -> FloatArr
     at = _points(of, cells, 0.5)
     laws, half = _laws(of, at, every), 0.5 * cells.width
     power, other = of.first - 1.0, of.second + of.third - 1.0
-    log = (
-        scipy.special.xlogy(power, at.c)
-        + scipy.special.xlogy(other, at.other)
-        - scipy.special.betaln(of.first, other + 1.0)
-    )
-    height = mass / (half * np.exp(log))  # the integral of f / f(m), in units of half a cell
+    density = np.exp(_log_density(of.first, other + 1.0, at.c, at.other))
+    height = mass / (half * density)  # the integral of f / f(m), in units of half a cell
     near = np.minimum(np.minimum(at.c, at.other), at.under)
     near = np.where(of.helped, np.minimum(near, np.minimum(at.zero, at.one)), near)
     share = of.second / (of.second + of.third)
