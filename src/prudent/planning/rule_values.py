@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from ..types import FloatArray, IntArray
 from .chain import DENSE, Chain
@@ -91,7 +91,7 @@ class PolicyValues:
             return np.asarray(np.linalg.solve(system.T if back else system, self.start if back else reward))
         matrix = self.mdp.transition[pairs]
         if self.mdp.discount == 1.0 and self.over.any():
-            matrix = (sparse.diags_array((~self.over).astype(np.float64)) @ matrix).tocsr()
+            matrix = (scipy.sparse.diags_array((~self.over).astype(np.float64)) @ matrix).tocsr()
         right = self.start if back else reward
         matrix = matrix.T.tocsr() if back else matrix
         chain = Chain(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, right)

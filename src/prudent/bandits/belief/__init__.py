@@ -15,6 +15,7 @@ from .glm_items import GlmItems
 from .hurdle import HurdleArms, HurdlePosterior
 from .items import GaussianItems, ItemBelief
 from .sparse import SparseArms
+from .wide import WideArms
 
 __all__ = [
     "BELIEFS",
@@ -30,6 +31,7 @@ __all__ = [
     "ItemBelief",
     "Match",
     "SparseArms",
+    "WideArms",
 ]
 
 BELIEFS: dict[str, type[Belief]] = {
@@ -40,5 +42,6 @@ BELIEFS: dict[str, type[Belief]] = {
     "gaussian items": GaussianItems,
     "glm items": GlmItems,
     "sparse arms": SparseArms,
+    "wide arms": WideArms,
 }
 """Beliefs by name."""
