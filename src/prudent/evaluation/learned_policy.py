@@ -57,6 +57,8 @@ class LearnedPolicy(EstimateTable):
     table : DataFrame
         A row for each kind, with the honest estimate, low and high, the share of folds in which it was chosen, and
         ``learned``, the row of the procedure that chooses a kind.
+    encoder : ContextEncoder or None
+        What makes numbers of contexts, if the log was read with ``Features``.
     estimates : OffPolicyEstimates or None
         All honest estimates; None after ``load``.
 
