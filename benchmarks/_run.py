@@ -58,6 +58,7 @@ DEFAULT: dict[str, float] = {
 }
 BY_NAME: dict[str, float] = {
     "late_rewards": 90.0,
+    "revenue": 60.0,
     "bandit_peers": 180.0,
     "cluster": 600.0,
     "paper": 300.0,

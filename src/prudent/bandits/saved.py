@@ -55,6 +55,11 @@ class SavedBandit(NamedFeatures):
     _decisions: int
     _rewards: int
 
+    @property
+    def belief(self) -> Belief:
+        """What was learned. It is not a copy: change it only through the methods of the bandit."""
+        return self._belief
+
     @abstractmethod
     def _add_names(self, names: list[Arm]) -> None:
         """Take the names of arms whose rows the belief has added."""

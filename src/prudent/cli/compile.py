@@ -94,9 +94,9 @@ def _bandits() -> None:
 
 def _clicks_and_items() -> None:
     """Compile what a server calls besides: clicks without context, counts, items."""
-    for dim, kind in ((0, "bernoulli"), (2, "poisson")):
+    for dim, kind in ((0, "bernoulli"), (2, "poisson"), (2, "hurdle")):
         learner = pr.LinearBandit(3, dim, rng=0, rewards=kind)
-        for reward in (1.0, 0.0):
+        for reward in (1.0, 0.0, 2.0 if kind == "hurdle" else 1.0):
             decision = learner.select(np.ones(learner.dim))
             learner.update(decision.context, decision.arm, reward)
             decision.propensity, decision.propensities  # noqa: B018
