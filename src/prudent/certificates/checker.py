@@ -43,7 +43,7 @@ except ImportError:  # enough for known probabilities
     flint = None  # type: ignore[assignment]
 
 acb, arb, ctx = (getattr(flint, name, None) for name in ("acb", "arb", "ctx"))  # type: Any, Any, Any
-BITS, STEP = 128, 1e-7  # precision of balls; distance of x1, x2, x3 as a share of that from x2 to the mean of the tail
+BITS, STEPS = 128, (1e-7, 1e-5, 1e-3)  # precision of balls; distances of x1, x2, x3 to try, per depth of the tail
 
 
 class RefusedError(Exception):
@@ -214,10 +214,9 @@ class Tail:
         if len(self.values) == 1 or all(v <= limit for v in self.values):
             return all(v <= limit for v in self.values)
         middle = arb(self.quantile())
-        top = self.gain(middle)
-        step = arb(max(STEP * float((middle - top).mid()), 4.0 * math.ulp(float(middle))))  # the quantile is a float
-        low, high = self.gain(middle - step), self.gain(middle + step)
-        return all(top > side and 2 * top - side <= limit for side in (low, high))
+        depth = float((middle - (top := self.gain(middle))).mid())  # of the tail
+        pairs = ([self.gain(middle + sign * arb(step * depth)) for sign in (-1, 1)] for step in STEPS)
+        return any(all(top > side and 2 * top - side <= limit for side in pair) for pair in pairs)
 
     def gain(self, x: Any) -> Any:
         """Return a ball with G(x) = x - E[(x - X)+] / (1 - alpha)."""

@@ -140,6 +140,36 @@ class ArmBelief(Belief):
 
     # -- decisions -----------------------------------------------------------------------------------------
 
+    def design(self, contexts: FloatArray) -> FloatArray:
+        """Return what coefficients are multiplied with: contexts, with terms if the belief makes any.
+
+        Parameters
+        ----------
+        contexts : ndarray of float, [T, D]
+            Contexts, constant feature included.
+
+        Returns
+        -------
+        ndarray of float
+            Rows of as many numbers as there are coefficients.
+        """
+        return contexts
+
+    def labels(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of the coefficients.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the features, constant feature included.
+
+        Returns
+        -------
+        tuple of str
+            These, and those of terms if the belief makes any.
+        """
+        return tuple(names)
+
     def decide(
         self, t: int, point: FloatArray, rows: IntArray, stream: Uniforms
     ) -> tuple[int, float, Law | tuple[FloatArray, ScoreRule]] | None:
@@ -546,6 +576,14 @@ class ArmBelief(Belief):
         covariance = arms.root.swapaxes(1, 2) @ arms.root
         clear = noise[:, np.newaxis, np.newaxis] > 0.0
         return arms.mean.copy(), np.where(clear, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
+
+    def slopes(self, context: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return means [A, D] and covariances [A, D, D] of the slopes of scores in a context [D]: those of theta."""
+        return self.coefficients()
+
+    def tallies(self) -> dict[str, IntArray]:
+        """Return copies of numbers [A] by name: of rewards and of decisions of every arm."""
+        return {"pulls": self.pulls.copy(), "tries": self.tries.copy()}
 
     # -- state ---------------------------------------------------------------------------------------------
 
