@@ -31,7 +31,9 @@ def main():
             for _ in range(3):
                 one = http.post(f"/v1/slots/{name}/decide", json={"context": context}).json()
                 reward = {"rewards": [{"id": one["id"], "reward": 1.0}]}
-                assert http.post(f"/v1/slots/{name}/reward/batch", json=reward).json() == {"answers": [{"status": "ok"}]}
+                assert http.post(f"/v1/slots/{name}/reward/batch", json=reward).json() == {
+                    "answers": [{"status": "ok"}]
+                }
             found[name] = [data.data["dispatcher"].py_func.__name__ for _, data in counter.buffer[before:]]
     print(json.dumps(found))
 
