@@ -362,7 +362,6 @@ class SavedBandit(NamedFeatures):
             "settings": settings,
             "intercept": self._intercept,
             "features": None if self._encoder is not None or self.features is None else list(self.features),
-            "retired": list(self._retired),
             "half_life": None if self._drift is None else asdict(self._drift.half),
             "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._index),
@@ -370,6 +369,8 @@ class SavedBandit(NamedFeatures):
             "belief": self._belief.values(),
             "rng": generator_state(self._stream.rng),
         }
+        if self._retired:
+            values["retired"] = list(self._retired)
         if self._limits is not None:
             values["limits"] = self._limits.saved()
         if self._encoder is not None:
@@ -442,6 +443,8 @@ class SavedBandit(NamedFeatures):
             raise ValueError("uniforms must be numbers in [0, 1)")
         self._stream = Uniforms(generator_from_state(values["rng"]), unused)
         self._retired = tuple(values.get("retired", ()))
+        if any(name not in (self._names_of_features or ()) for name in self._retired):
+            raise ValueError(f"retired is {values['retired']!r}, which are no features")
         self._went_on()
         return self
 
