@@ -1,16 +1,17 @@
 """Coverage of the intervals of ``replay`` and ``tune``: how often they contain the truth.
 
-``python -m benchmarks.coverage_runs [LOGS]`` simulates logs as ``benchmarks.coverage`` does, 1,000 in each setting, and
-prints for each setting: the mean number of kept and of rewarded rows, the share of logs whose interval contains the
-true value (``replay`` by default and with ``interval="normal"``, and each setting of ``tune``), and how often ``tune``
-chooses between two settings that are equal, 2.5% at most. The bandit follows the target of the setting and learns
-nothing, so that its true value is known. Logs in which too few rows match for ``tune`` are counted apart.
+``python -m benchmarks.coverage_runs [LOGS [WORKERS]]`` simulates logs as ``benchmarks.coverage`` does, 1,000 in each
+setting, and prints for each setting: the mean number of kept and of rewarded rows, the share of logs whose interval
+contains the true value (``replay`` by default and with ``interval="normal"``, and each setting of ``tune``), and how
+often ``tune`` chooses between two settings that are equal, 2.5% at most. The bandit follows the target of the setting
+and learns nothing, so that its true value is known. Logs in which too few rows match for ``tune`` are counted apart.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ import numpy as np
 from benchmarks.coverage import Setting
 
 REQUIRED = 0.93
+CHUNK = 50  # logs in a unit of work
+NAMES = ("kept", "rewarded", "replay", "normal", "tune", "chosen", "short")
 SETTINGS = (
     *(Setting(rows, "clicks", level, "good") for rows in (300, 1_500) for level in (0.01, 0.1, 0.5)),
     Setting(60, "clicks", 0.1, "good"),
@@ -50,21 +53,21 @@ class Follower:
         """Learn nothing."""
 
 
-def measure(number: int, setting: Setting, logs: int) -> dict[str, float]:
-    """Return what is printed for a setting."""
+def measure(number: int, setting: Setting, chunk: int, logs: int) -> Any:
+    """Return totals of what is printed for a setting: kept, rewarded, covered by replay, by normal; tuned, ..."""
     from prudent.errors import DataError
     from prudent.evaluation import replay, tune
 
-    rng = np.random.default_rng(np.random.SeedSequence(2801, spawn_key=(number,)))
-    truth, policy = setting.truth, setting.policy
-    kept, rewarded, covered, normal, tuned, chosen, short = [], [], [], [], [], 0, 0
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(np.random.SeedSequence(2801, spawn_key=(number, chunk)))
+    truth, policy, totals = setting.truth, setting.policy, np.zeros(len(NAMES))
+    lowest = float(setting.chances.min())
     for log in setting.logs(rng, logs):
-        lowest = float(setting.chances.min())
-        for interval, found in (("bernstein", covered), ("normal", normal)):
-            run = replay(log, Follower(policy, rng), interval=interval, min_propensity=lowest, rng=rng)
-            found.append(run.low <= truth <= run.high)
-        kept.append(run.matched)
-        rewarded.append(run.rewarded)
+        runs = [
+            replay(log, Follower(policy, rng), interval=interval, min_propensity=lowest, rng=rng)
+            for interval in ("bernstein", "normal")
+        ]
+        covered = [run.low <= truth <= run.high for run in runs]
         try:
             table = tune(
                 log,
@@ -73,42 +76,38 @@ def measure(number: int, setting: Setting, logs: int) -> dict[str, float]:
                 min_propensity=lowest,
                 rng=rng,
             )
+            frame = table.to_pandas()
+            first = frame.iloc[0]  # both are equal
+            tuned = (first["low"] <= truth <= first["high"], table.best is not None, False)
         except DataError:
-            short += 1
-            continue
-        frame = table.to_pandas()
-        tuned += ((frame["low"] <= truth) & (truth <= frame["high"])).tolist()[:1]  # both are equal
-        chosen += table.best is not None
-    counted = max(logs - short, 1)
-    return {
-        "kept": float(np.mean(kept)),
-        "rewarded": float(np.mean(rewarded)),
-        "replay": float(np.mean(covered)),
-        "normal": float(np.mean(normal)),
-        "tune": float(np.mean(tuned)) if tuned else np.nan,
-        "chosen": chosen / counted,
-        "short": short / logs,
-    }
+            tuned = (False, False, True)
+        totals += [runs[1].matched, runs[1].rewarded, *covered, *tuned]
+    return totals
 
 
-def main(logs: int = 1_000) -> int:
+def main(logs: int = 1_000, workers: int = 1) -> int:
     """Print the table; return 1 if a default interval covers less than is required."""
-    warnings.simplefilter("ignore")
     print("| rows | rewards, level | logging | kept | rewarded | replay | normal | tune | chosen | too few rows |")
     print("|---" * 10 + "|")
+    chunks = [(chunk, min(CHUNK, logs - chunk * CHUNK)) for chunk in range(-(-logs // CHUNK))]
+    units = [(number, setting, *chunk) for number, setting in enumerate(SETTINGS) for chunk in chunks]
     worst = 1.0
-    for number, setting in enumerate(SETTINGS):
-        found = measure(number, setting, logs)
-        worst = min(worst, found["replay"], found["tune"] if found["short"] < 0.5 else 1.0)
-        print(
-            f"| {setting.rows:,} | {setting.rewards}, {setting.level:g} | {setting.overlap} | {found['kept']:.0f} | "
-            f"{found['rewarded']:.1f} | {found['replay']:.1%} | {found['normal']:.1%} | {found['tune']:.1%} | "
-            f"{found['chosen']:.1%} | {found['short']:.0%} |",
-            flush=True,
-        )
+    with ProcessPoolExecutor(workers) as pool:
+        found = pool.map(measure, *zip(*units, strict=True))
+        for setting in SETTINGS:
+            shares = dict(zip(NAMES, sum(next(found) for _ in chunks) / logs, strict=True))
+            counted = max(1.0 - shares["short"], 1e-9)
+            tuned, chosen = shares["tune"] / counted, shares["chosen"] / counted
+            worst = min(worst, shares["replay"], tuned if shares["short"] < 0.5 else 1.0)
+            print(
+                f"| {setting.rows:,} | {setting.rewards}, {setting.level:g} | {setting.overlap} | "
+                f"{shares['kept']:.0f} | {shares['rewarded']:.1f} | {shares['replay']:.1%} | {shares['normal']:.1%} | "
+                f"{'none' if shares['short'] == 1.0 else f'{tuned:.1%}'} | {chosen:.1%} | {shares['short']:.0%} |",
+                flush=True,
+            )
     print(f"\n{logs:,} logs in each setting. The lowest coverage is {worst:.1%}; at least {REQUIRED:.0%} is required.")
     return int(worst < REQUIRED)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:2])))
+    sys.exit(main(*map(int, sys.argv[1:3])))

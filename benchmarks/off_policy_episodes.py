@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks._study import one_thread
+
 ESTIMATORS = ("is", "wis", "pdis", "wpdis", "dr", "wdr", "mis", "fqe", "model")
 CHUNK = 10  # logs in a unit of work
 COLLAPSED = 0.01  # effective share of the episodes below which weights have collapsed
@@ -270,7 +272,8 @@ def measure(number: int, chunk: int, count: int, markov: bool, folder: Path | No
         keywords = {"discount": world.discount, "markov": markov, "draws": 500, "rng": rng, **world.keywords}
         result = off_policy(log, world.policy, **keywords)
         table = result.table
-        record = {column: table[column].tolist() for column in ("estimate", "low", "high", "answers", "code")}
+        record = {column: [_short(x) for x in table[column]] for column in ("estimate", "low", "high")}
+        record |= {column: table[column].tolist() for column in ("answers", "code")}
         record |= {"recommended": result.recommended, "collapsed": float(table.loc["is", "ess"]) / result.n}
         found.append(record)
     if file is not None:
@@ -278,6 +281,11 @@ def measure(number: int, chunk: int, count: int, markov: bool, folder: Path | No
         file.with_suffix(".part").write_text(json.dumps(found), encoding="utf-8")
         file.with_suffix(".part").replace(file)
     return found
+
+
+def _short(number: float) -> float:
+    """Return a number with eight digits, which is what files keep."""
+    return float(f"{number:.8g}")
 
 
 class Summary(NamedTuple):
@@ -325,6 +333,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--distance", choices=("near", "far"), help="only the policy that is near, or far")
     parser.add_argument("--markov", action="store_true", help="say that states are Markov")
     asked = parser.parse_args(arguments)
+    one_thread()
     left_out = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
     for name in left_out:
         print(f"{name} is left out: pip install {NEEDED[name].replace('_', '-')}", file=sys.stderr)

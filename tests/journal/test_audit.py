@@ -1,5 +1,6 @@
 """What verify() compares, signatures, damaged values, and snapshots that are read back."""
 
+import json
 import secrets
 import sqlite3
 import warnings
@@ -15,7 +16,7 @@ from prudent.bandits import LinearBandit, SharedLinearBandit
 from prudent.errors import ParameterError, PrudentWarning, StateFileError
 from prudent.journal import Journal
 from prudent.journal.store import Entry, Report, Taken
-from prudent.journal.store.rows import CONTENTS, checksum_of
+from prudent.journal.store.rows import checksum_of
 
 KEY = secrets.token_bytes(32)
 
@@ -115,13 +116,22 @@ def test_a_signed_journal_goes_on_with_its_key_only(path):
         assert len(live.signature) == 64
         found = live.verify()
         assert (found, found.signed, found.gaps) == (31, True, ())
-    with refused(StateFileError, "wrong-signature", event=30):
+    with refused(StateFileError, "wrong-signature", event=0):
         Journal(path, key=secrets.token_bytes(32))
     with Journal(path) as live:
         assert len(list(live.rows())) == 31
         with refused(ParameterError, "missing-key", argument="key"):
             live.select([1.0, 2.0])
         assert live.bandit.decisions == 31
+
+
+@pytest.mark.parametrize("setting", [{"window": 7200.0}, {"default": 1.0}, {"provisional": True}])
+def test_the_window_is_signed(path, setting):
+    used(path, key=KEY, window=3600.0)
+    ((options,),) = execute(path, "SELECT options FROM entry WHERE seq = 0")
+    rewrite(path, {"seq": 0}, options=json.dumps(json.loads(options) | setting))
+    with refused(StateFileError, "wrong-signature", event=0):
+        Journal(path, key=KEY)
 
 
 @pytest.mark.parametrize("fields", [{"reward": 0.25}, {"time": 2e9}])
@@ -219,7 +229,7 @@ def test_a_held_report_is_not_forged(path):
     with Journal(path) as live:  # without the key it can be read
         assert len(list(live.rows())) == 1
     (row,) = execute(path, f"SELECT {', '.join(Report._fields)} FROM report")
-    forged = checksum_of(Report(*row)._replace(reward=100.0), CONTENTS[2])
+    forged = checksum_of(Report(*row)._replace(reward=100.0))
     execute(path, "UPDATE report SET reward = 100.0, checksum = ?", forged)
     with Journal(path, key=KEY) as live, refused(StateFileError, "damaged-file"):
         live.expire(4e9)

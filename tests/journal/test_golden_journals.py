@@ -1,4 +1,4 @@
-"""Journals of version 1 of the format, one for each kind of decision, stay readable and are what their log gives."""
+"""Journals that were written once, one for each kind of decision, stay readable and are what their log gives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_golden_journals_are_verified(kind, rows, tmp_path):
         before = len(live.pending())
         context = [0.5] * live.bandit.dim
         given = ([context, context], [0, 1]) if kind == "items" else (context,)
-        ids = [live.select(*given).id for _ in range(3)]  # and it goes on as a journal of version 1
+        ids = [live.select(*given).id for _ in range(3)]
         assert live.reward(ids, [1, 0, 1]) == ["ok", "ok", "ok"]
         assert len(live.pending()) == before
     assert execute(path, "PRAGMA user_version") == [(1,)]

@@ -430,7 +430,7 @@ def test_an_edit_without_the_key_is_seen(place, attack):
     with store.reading():
         (row,) = store._entry_rows("seq = ?", 3)
     with store._writing(ordered=True):
-        assert store.execute(attack.format(checksum_of(row._replace(reward=0.5), store._content))) == 1
+        assert store.execute(attack.format(checksum_of(row._replace(reward=0.5)))) == 1
     live.close()
     again = place(key=key)
     with refused(StateFileError, "wrong-signature", event=3):

@@ -91,6 +91,23 @@ def test_errors_are_problems(http):
     problem(http.put("/v1/slots/bad", json={"arms": ["a", "b"], "fallback": "c"}), 422, "unknown-arm")
 
 
+def test_a_slot_gets_other_features_and_takes_late_rewards(tmp_path):
+    with TestClient(application_of(tmp_path), headers=ADMIN) as http:
+        assert http.put("/v1/slots/home", json=SPEC).status_code == 201
+        late = http.post("/v1/slots/home/decide", json={"context": CONTEXT}).json()
+        assert http.put("/v1/slots/home", json=SPEC | {"features": ["age", "price"]}).status_code == 200
+        problem(http.post("/v1/slots/home/decide", json={"context": {"age": 1.0}}), 422, "different-features")
+        new = http.post("/v1/slots/home/decide", json={"context": {"price": 2.0, "age": 1.0}, "detail": True}).json()
+        assert new["context"] == [1.0, 0.0, 2.0]
+        for one in (late, new):
+            answer = http.post("/v1/slots/home/reward", json={"id": one["id"], "reward": 1.0})
+            assert answer.json() == {"status": "ok"}
+        problem(http.put("/v1/slots/home", json=SPEC | {"features": ["a", "a"]}), 422, "duplicate-name")
+    with TestClient(application_of(tmp_path), headers=ADMIN) as http:
+        assert http.get("/v1/slots/home").json()["spec"]["features"] == ["age", "price"]
+        assert http.post("/v1/slots/home/decide", json={"context": {"price": 2.0, "age": 1.0}}).status_code == 200
+
+
 def test_slots_are_paused_archived_restored_copied_and_survive(tmp_path):
     with TestClient(application_of(tmp_path), headers=ADMIN) as http:
         assert http.put("/v1/slots/a", json=SPEC).status_code == 201

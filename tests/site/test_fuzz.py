@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from _fuzz import faults, one_call
-from _fuzz_decisions import CALLS
+from _fuzz_rooms import CALLS
 
 import prudent
 

@@ -155,7 +155,7 @@ class Fault(NamedTuple):
 
 def chunk(seed: int, begin: int, end: int, only: str = "") -> list[Fault]:
     """Make a range of calls; return what is wrong, calls that take too long among it."""
-    from _fuzz_decisions import CALLS
+    from _fuzz_rooms import CALLS
 
     calls = {name: call for name, call in CALLS.items() if any(word in name for word in only.split(","))}
     found = []

@@ -3,7 +3,7 @@
 import sqlite3
 
 from prudent.journal.store import Entry, Taken
-from prudent.journal.store.rows import CONTENTS, checksum_of
+from prudent.journal.store.rows import checksum_of
 
 
 def execute(path, statement, *values):
@@ -26,7 +26,6 @@ def rewrite(path, which, /, *, snapshots=False, **fields):
     for name, each in fields.items():
         execute(path, f"UPDATE {table} SET {name} = ? WHERE {where}", each, value)
     now = fields.get(where.split()[0], value)
-    (version,) = execute(path, "PRAGMA user_version")[0]
-    execute(path, f"UPDATE {table} SET checksum = ? WHERE {where}", checksum_of(row, CONTENTS[version]), now)
+    execute(path, f"UPDATE {table} SET checksum = ? WHERE {where}", checksum_of(row), now)
     if not snapshots:
         execute(path, "DELETE FROM snapshot WHERE seq > 0")

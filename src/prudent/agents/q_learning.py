@@ -262,7 +262,7 @@ class QLearningAgent(TabularAgent):
         return self._settings.pairs == "visited"
 
     def act(self, state: Label) -> Any:
-        """Return the best action by the current Q, the first of ties, or now and then a random one.
+        """Return the best action by the current Q, a random one of ties, or now and then any action.
 
         Parameters
         ----------
@@ -277,7 +277,8 @@ class QLearningAgent(TabularAgent):
         s = self._reader.states.index(state)
         if self._settings.epsilon > 0.0 and self.rng.random() < self._settings.epsilon:
             return self._actions[int(self.rng.choice(self._choices[s]))]
-        return self._actions[int(self._q[s].argmax())]
+        best = np.flatnonzero(self._q[s] == self._q[s].max())
+        return self._actions[int(best[0] if best.size == 1 else self.rng.choice(best))]
 
     def reset(self, rng: RngLike = None) -> None:
         """Forget what was learned, and begin with another random stream.
@@ -355,11 +356,10 @@ class QLearningAgent(TabularAgent):
 
     @property
     def policy(self) -> FloatArray:
-        """Probabilities of actions [S, A]: the greedy one, and a share epsilon at random."""
-        usual = self._model.admissible / self._model.admissible.sum(axis=1, keepdims=True)
-        shares = self._settings.epsilon * usual
-        shares[np.arange(shares.shape[0]), self._q.argmax(axis=1)] += 1.0 - self._settings.epsilon
-        return np.asarray(shares)
+        """Probabilities of actions [S, A]: the best ones, and a share epsilon of any."""
+        best = self._q == self._q.max(axis=1, keepdims=True)
+        usual, greedy = (some / some.sum(axis=1, keepdims=True) for some in (self._model.admissible, best))
+        return np.asarray(self._settings.epsilon * usual + (1.0 - self._settings.epsilon) * greedy)
 
     @property
     def value(self) -> FloatArray:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from .._support.checks import generator, risk_level, whole_number
+from .._support.checks import flag, generator, risk_level, whole_number
 from .._support.intervals import estimate_mean
 from ..data.labels import label_array
 from ..display.figures import profile as figures
@@ -435,6 +435,8 @@ def risk_profile(
     levels = sorted({risk_level(alpha, "alphas") for alpha in np.atleast_1d(np.asarray(alphas, dtype=object)).tolist()})
     if not levels:
         raise ParameterError("alphas is empty: give at least one risk level", code="empty", argument="alphas")
+    flag(best_tail, "best_tail")
+    flag(regret, "regret")
     belief = read_belief(model, posterior, reward_posterior)
     first = model.start_distribution(start)
     random = generator(rng)

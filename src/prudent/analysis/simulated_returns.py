@@ -135,7 +135,8 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
         float or ndarray
             The quantiles, in the shape of `quantiles`.
         """
-        values = np.quantile(np.asarray(self), np.array(read_quantiles(quantiles)).reshape(np.shape(quantiles)))
+        asked = np.array(read_quantiles(quantiles)).reshape(np.shape(quantiles))
+        values = np.quantile(np.asarray(self), asked) if asked.size else asked
         return float(values) if values.ndim == 0 else values
 
     def cvar(self, alpha: float) -> float:

@@ -27,6 +27,8 @@ from .belief.arms import ArmBelief
 from .belief.beta import BetaArms
 from .belief.gaussian import GaussianArms
 from .belief.glm import LINKS, GlmArms
+from .belief.hurdle import HurdleArms
+from .belief.wide import WideArms
 from .checks import context_size, options_of, refuse_noise, settings_of
 from .checkup import Checkup, checkup
 from .decision import Arm, Decision
@@ -68,8 +70,9 @@ class LinearBandit(NamedArms):
         Names of the features, by which dicts and tables of pandas are read. The default is the names of the first such
         context. Lists and arrays go by position. Or ``Features``, which make numbers of categories, tags, times and so
         on, of which the bandit keeps a copy; or a fitted transformer of scikit-learn.
-    rewards : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
-        Kind of rewards: real numbers, clicks (0 or 1) or counts.
+    rewards : {"gaussian", "bernoulli", "poisson", "hurdle"}, default="gaussian"
+        Kind of rewards: real numbers, clicks (0 or 1), counts, or revenue (0, or a positive amount if there is a
+        purchase).
 
     Other Parameters
     ----------------
@@ -92,6 +95,9 @@ class LinearBandit(NamedArms):
         Sd of a draw over the sd of the posterior. Values below 1 (not below 0.5) pay where decisions are few.
     half_life : float or timedelta, optional
         Half-life of evidence, in decisions or in time; with time, ``select`` and ``update`` take ``time=``.
+    interactions : {"none", "auto"}, default="none"
+        Whether products, thresholds and hinges of features become features as soon as rewards give evidence of them.
+        For normal rewards. They are in ``interactions_found``; the how-to page "Features" says how they are found.
     settings : BanditSettings, optional
         All settings at once, in place of `alpha`; see ``BanditSettings``.
 
@@ -140,12 +146,17 @@ class LinearBandit(NamedArms):
         max_propensity: float | Mapping[Arm, float] | None = None,
         exploration: float | None = None,
         half_life: HalfLifeLike = None,
+        interactions: str = "none",
         settings: BanditSettings | None = None,
     ) -> None:
         names = arm_names(arms, "arms")
         common = None if isinstance(min_propensity, Mapping) else min_propensity
         more = {"first_pulls": first_pulls, "min_propensity": common, "exploration": exploration}
-        one_of(rewards, "rewards", ["gaussian", *LINKS])
+        one_of(rewards, "rewards", ["gaussian", *LINKS, "hurdle"])
+        one_of(interactions, "interactions", ["none", "auto"])
+        if interactions == "auto" and rewards != "gaussian":
+            message = f'interactions="auto" is for normal rewards, not for rewards={rewards!r}'
+            raise ParameterError(message, code="conflicting-arguments", argument="interactions")
         chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
@@ -155,10 +166,13 @@ class LinearBandit(NamedArms):
         belief: ArmBelief
         if rewards == "gaussian":
             blank = np.eye(size) if prior is None else prior
-            belief = GaussianArms(len(names), blank, self._intercept, sd, noise)
+            kind = WideArms if interactions == "auto" else GaussianArms
+            belief = kind(len(names), blank, self._intercept, sd, noise)
         else:
             refuse_noise(rewards, sd, noise)
-            if rewards == "bernoulli" and self._dim == 0 and prior is None:
+            if rewards == "hurdle":
+                belief = HurdleArms(len(names), size, prior, self._intercept)
+            elif rewards == "bernoulli" and self._dim == 0 and prior is None:
                 belief = BetaArms(len(names))
             else:
                 belief = GlmArms(len(names), rewards, size, prior, self._intercept)
@@ -239,6 +253,29 @@ class LinearBandit(NamedArms):
     def noise(self) -> str:
         """Whether a learned noise is ``"shared"`` by the arms or learned ``"by arm"``."""
         return self._belief.noise if isinstance(self._belief, GaussianArms) else "shared"
+
+    @property
+    def interactions(self) -> str:
+        """Whether products and thresholds of features are looked for: ``"auto"``, or ``"none"``."""
+        return "auto" if isinstance(self._belief, WideArms) else "none"
+
+    @property
+    def interactions_found(self) -> tuple[str, ...]:
+        """Names of the products, thresholds and hinges that rewards give evidence of.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(1)
+        >>> bandit = LinearBandit(2, features=["old", "new"], interactions="auto", rng=1)
+        >>> contexts = rng.integers(0, 2, (200, 2))
+        >>> arms = rng.integers(0, 2, 200)
+        >>> rewards = (contexts[:, 0] ^ contexts[:, 1]) == arms
+        >>> bandit.update(contexts, arms, rewards + rng.normal(0.0, 0.3, 200)).interactions_found
+        ('old x new',)
+        """
+        with self._lock:
+            names = self._labels(self.features)
+            return self._belief.labels(names)[len(names) :]
 
     @property
     def skipped(self) -> int:
@@ -479,8 +516,9 @@ class LinearBandit(NamedArms):
         with self._lock:
             mean, covariance = self._belief.coefficients()
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-            counts = {"pulls": self._belief.pulls.copy(), "tries": self._belief.tries.copy()}
-            return dataset(self._labels(self.features), mean, sd, covariance, self.arms, counts, self._attributes())
+            told = self._belief.tallies(), self._attributes()
+            names = self._belief.labels(self._labels(self.features))
+            return dataset(names, mean, sd, covariance, self.arms, *told)
 
     def check(self) -> Checkup:
         """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
@@ -500,7 +538,12 @@ class LinearBandit(NamedArms):
         """
         with self._lock:
             normal = self.reward_kind == "gaussian"
-            return checkup(self._belief.table, self._names, self._intercept, self.features, normal=normal)
+            names = (
+                None
+                if self.features is None
+                else self._belief.labels(self._labels(self.features))[int(self._intercept) :]
+            )
+            return checkup(self._belief.table, self._names, self._intercept, names, normal=normal)
 
     # -- rewards -------------------------------------------------------------------------------------------
 
@@ -620,10 +663,12 @@ class LinearBandit(NamedArms):
         priors = arrays["prior_precision"]
         if priors.ndim != 3 or not len(priors):
             raise ValueError(f"priors of shape {priors.shape}")
+        size = values.get("dim", priors.shape[1] - bool(options["intercept"])) + bool(options["intercept"])
         return cls(
             names,
-            priors.shape[1] - bool(options["intercept"]),
+            size - bool(options["intercept"]),
             noise=values.get("noise", "shared"),
-            prior_precision=priors[0] if values["prior"] == "given" else None,
+            prior_precision=values.get("given", priors[0]) if values["prior"] == "given" else None,
+            interactions=values.get("interactions", "none"),
             **options,
         )

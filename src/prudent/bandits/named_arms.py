@@ -217,14 +217,14 @@ class NamedArms(Bandit):
             raise ParameterError(message, code="wrong-shape", argument="context", value=point.shape)
         names, rows = self._names_and_rows(arms)
         law, _ = self._next_law(point, arms, True)
-        coefficients, covariances = self._belief.coefficients()
-        design = self._with_constant(np.stack([point, point]))
+        design = self._belief.design(self._with_constant(np.stack([point, point])))
+        coefficients, covariances = self._belief.slopes(design[0])
 
         def parts(two: list[int]) -> Parts:
             at = rows[two]
             return design, coefficients[at], np.sqrt(np.diagonal(covariances[at], axis1=1, axis2=2)), None
 
-        return law, names, self._belief.pulls[rows], parts, {"features": self._labels(labels)}
+        return law, names, self._belief.pulls[rows], parts, {"features": self._belief.labels(self._labels(labels))}
 
     def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
         contexts, pulled, rewards = context_columns(log, self._columns, "arm", "reward")

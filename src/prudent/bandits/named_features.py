@@ -22,6 +22,7 @@ class NamedFeatures(Guarded):
 
     _encoder: ContextEncoder | None
     _held = False  # whether the encoder learns only by ``learn_features``
+    _retired: Names = ()  # features that contexts with names may leave out
 
     def _set_features(
         self, dim: Any, features: Any, intercept: bool, taken: tuple[str, ...] = (), least: int = 1
@@ -74,6 +75,11 @@ class NamedFeatures(Guarded):
         array([ True,  True])
         """
         return self._names_of_features if self._encoder is None else self._encoder.names
+
+    @property
+    def retired(self) -> Names:
+        """Features that ``migrate`` has retired: contexts with names may leave them out, and they are 0 then."""
+        return self._retired
 
     @property
     def _columns(self) -> Names | None:
@@ -211,7 +217,7 @@ class NamedFeatures(Guarded):
 
     def _named(self, context: Any) -> NamedValues | None:
         """Return the numbers of what has names, in the order of the features; None if nothing in it has a name."""
-        return read_named(context, self._names_of_features, "context", self._taken)
+        return read_named(context, self._names_of_features, "context", self._taken, optional=self._retired)
 
     def _read(
         self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True, learn: bool = False

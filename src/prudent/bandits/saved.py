@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .._support.checks import whole_number
+from .._support.checks import FloatArray, positive, whole_number
 from .._support.locks import Changing
 from .._support.state import (
     LARGEST_COUNT,
@@ -24,11 +24,13 @@ from .._support.state import (
     state_parts,
     write_state,
 )
+from ..data.features import checked_names
 from ..data.transformers import encoder_of
+from ..errors import ParameterError
 from ..schedules import Schedule, named_schedule, saved_schedule
 from ..types import PathLike
 from .arm_names import arm_names
-from .belief.base import Belief
+from .belief.base import Belief, widened
 from .decision import Arm
 from .fading import Drift, HalfLife
 from .kernels.stream import Uniforms
@@ -52,6 +54,11 @@ class SavedBandit(NamedFeatures):
     _index: dict[Arm, int]  # rows of the arms
     _decisions: int
     _rewards: int
+
+    @property
+    def belief(self) -> Belief:
+        """What was learned. It is not a copy: change it only through the methods of the bandit."""
+        return self._belief
 
     @abstractmethod
     def _add_names(self, names: list[Arm]) -> None:
@@ -355,6 +362,7 @@ class SavedBandit(NamedFeatures):
             "settings": settings,
             "intercept": self._intercept,
             "features": None if self._encoder is not None or self.features is None else list(self.features),
+            "retired": list(self._retired),
             "half_life": None if self._drift is None else asdict(self._drift.half),
             "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._index),
@@ -433,8 +441,76 @@ class SavedBandit(NamedFeatures):
         if unused.ndim != 1 or unused.dtype != np.float64 or not ((unused >= 0.0) & (unused < 1.0)).all():
             raise ValueError("uniforms must be numbers in [0, 1)")
         self._stream = Uniforms(generator_from_state(values["rng"]), unused)
+        self._retired = tuple(values.get("retired", ()))
         self._went_on()
         return self
+
+    # -- another schema ------------------------------------------------------------------------------------
+
+    def migrate(self, features: Iterable[str], prior_precision: float | None = None) -> Self:
+        """Go over to another set of features, and keep what was learned.
+
+        Features that are new come after the others; until now they were 0. Features that are not in `features` any
+        more are retired: contexts with names may leave them out, and they are 0 then. What was learned of them stays,
+        so that rewards of decisions that had them are still learned exactly.
+
+        Parameters
+        ----------
+        features : iterable of str
+            Names of the features from now on. Positions of a plain array stay those of ``features`` of the bandit,
+            the retired ones included.
+        prior_precision : float, optional
+            Prior precision of the coefficients of new features. The default is that of the others, if they all have
+            the same.
+
+        Returns
+        -------
+        Bandit
+            The bandit itself.
+
+        Raises
+        ------
+        ParameterError
+            If the features have no names, or come from ``Features`` or a transformer, or the prior precision of new
+            ones is not known.
+
+        Examples
+        --------
+        >>> from prudent.bandits import LinearBandit
+        >>> bandit = LinearBandit(2, features=["age", "price"], noise_sd=1.0)
+        >>> _ = bandit.update({"age": 3.0, "price": 1.0}, 0, 1.0).migrate(["age", "visits"])
+        >>> bandit.features, bandit.retired
+        (('age', 'price', 'visits'), ('price',))
+        >>> bandit.select({"age": 3.0, "visits": 7.0}).context
+        array([3., 0., 7.])
+        """
+        known, names = self._names_of_features, checked_names(features, "features", self._taken)
+        if known is None or self._encoder is not None or not self._belief.axes:
+            text = "migrate is for a bandit whose features have names, and that has a coefficient for each of them"
+            raise ParameterError(text, code="no-features", argument="features")
+        with self._lock, Changing(self):
+            values, arrays = copy.deepcopy(self.state())
+            more = [name for name in names if name not in known]
+            if more:
+                precision = self._common_precision(arrays["prior_precision"], prior_precision)
+                arrays |= widened(arrays, self._belief.axes, len(more), precision)
+            values |= {"features": [*known, *more], "retired": [name for name in known if name not in names]}
+            twin = self._restored(values, arrays)
+            self._belief, self._dim = twin.belief, twin.dim
+            self._names_of_features, self._retired = twin.features, twin.retired
+            self._went_on()
+        return self
+
+    def _common_precision(self, priors: FloatArray, given: float | None) -> float:
+        """Return the prior precision of new features."""
+        if given is not None:
+            return positive(given, "prior_precision")
+        first = priors if priors.ndim == 2 else priors[0]
+        known = np.diagonal(first)[int(self._intercept) :]
+        if not known.size or (known != known[0]).any():
+            text = "prior_precision of the features is not the same for all: say that of the new ones"
+            raise ParameterError(text, code="missing-argument", argument="prior_precision")
+        return float(known[0])
 
     def _went_on(self) -> None:
         """Bring up to date what depends on the number of decisions."""

@@ -171,7 +171,7 @@ class SparseLinearBandit(LinearBandit):
             if found is not None:
                 pairs = zip(found.places, found.values, strict=True)
                 return [packed_row(*pair, dim) for pair in pairs], found.single
-        if not isinstance(context, (np.ndarray, list, tuple)):
+        if not isinstance(context, (np.ndarray, list, tuple)) or getattr(context, "ndim", 1) == 0:
             return None
         if not len(context):
             return [np.empty(0)], True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from .feature_rows import inferred, sample_rows
 from .features import Names, shown
 
 
-class ContextEncoder:
+class ContextEncoder(ABC):
     """Base class of what stands between contexts as people have them and a bandit."""
 
     @property
@@ -21,23 +22,23 @@ class ContextEncoder:
         return len(self.names)
 
     @property
+    @abstractmethod
     def names(self) -> Names:
         """Names of the places."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def columns(self) -> Names:
         """Names of the columns that are read."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def digest(self) -> str:
         """Hash of all that decides how a row is encoded."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encode(self, context: ContextLike) -> FloatArray | None:
         """Return a context [D] or rows [T, D]; None if nothing in it has a name."""
-        raise NotImplementedError
 
     def notice(self, context: ContextLike) -> bool:
         """Collect what contexts tell; return whether there is something to learn."""
@@ -59,9 +60,9 @@ class ContextEncoder:
         """Take what ``learned`` returned elsewhere."""
         return self
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the encoder as JSON holds it."""
-        raise NotImplementedError
 
     def declaration(self) -> dict[str, Any]:
         """Return what the user has declared, without what was learned."""

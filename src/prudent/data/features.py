@@ -7,7 +7,7 @@ tables, JSON and databases do not agree on what else a name may be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,12 +59,18 @@ def checked_names(names: Any, label: str, taken: Iterable[str] = ()) -> Names:
 
 
 def read_named(
-    given: Any, known: Names | None, label: str, taken: Iterable[str] = (), first: int = 0
+    given: Any,
+    known: Names | None,
+    label: str,
+    taken: Iterable[str] = (),
+    first: int = 0,
+    optional: Collection[str] = (),
 ) -> NamedValues | None:
     """Return the numbers of contexts that have names, in the order of ``known`` names; None if none has a name.
 
     If no names are known, the order is that of ``given`` or of its first row. ``taken`` are names that a feature
-    cannot have. Messages call the argument ``label`` and number its rows from ``first`` on.
+    cannot have; ``optional`` ones may be left out, and are 0 then. Messages call the argument ``label`` and number its
+    rows from ``first`` on.
 
     >>> read_named({"price": 2.0, "age": 30.0}, ("age", "price"), "context")
     NamedValues(values=array([30.,  2.]), names=('age', 'price'))
@@ -73,7 +79,7 @@ def read_named(
     """
     labelled = _labelled(given)
     if labelled is not None:
-        return _ordered(labelled, known, label, taken)
+        return _ordered(labelled, known, label, taken, optional)
     rows = _rows(given)
     if rows is None:
         return None
@@ -83,7 +89,7 @@ def read_named(
         if labelled is None:
             values.append(finite_array(row, where))
         else:
-            point, known = _ordered(labelled, known, where, taken)
+            point, known = _ordered(labelled, known, where, taken, optional)
             values.append(point)
         shape = values[-1].shape
         if len(shape) != 1 or shape != values[0].shape:
@@ -138,10 +144,13 @@ def _rows(given: Any) -> list[Any] | None:
 # -- numbers -----------------------------------------------------------------------------------------------
 
 
-def _ordered(labelled: _Labelled, known: Names | None, label: str, taken: Iterable[str]) -> NamedValues:
+def _ordered(
+    labelled: _Labelled, known: Names | None, label: str, taken: Iterable[str], optional: Collection[str]
+) -> NamedValues:
     """Return the numbers [D] or [T, D] in the order of the known names, and the names known from now on."""
     names = tuple(map(str, labelled.labels))
-    order, known = order_of(names, known, label, taken)
+    absent = [name for name in known or () if name in optional and name not in names]
+    order, known = order_of((*names, *absent), known, label, taken)
     try:
         if labelled.columns:
             values = np.stack([np.asarray(column, dtype=np.float64) for column in labelled.cells], axis=-1)
@@ -154,6 +163,8 @@ def _ordered(labelled: _Labelled, known: Names | None, label: str, taken: Iterab
         *row, i = np.argwhere(~finite)[0].tolist()
         message = f"{label}{row or ''}[{names[i]!r}] is {values[~finite][0]}, expected a finite number"
         raise DataError(message, code="not-finite", argument=label, index=(*row, i), value=values[~finite][0])
+    if absent:
+        values = np.concatenate([values, np.zeros((*values.shape[:-1], len(absent)))], axis=-1)
     return NamedValues(values if order is None else np.ascontiguousarray(values[..., order]), known)
 
 

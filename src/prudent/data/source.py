@@ -263,7 +263,8 @@ class TableSource:
             message = f"{self.name} must hold rows of {width} values, got {table!r}"
             raise self._error(message, code="wrong-type", argument=self.name) from None
         for i, row in enumerate(rows):
-            if isinstance(row, str) or not hasattr(row, "__len__") or not fewest <= len(row) <= most:
+            sized = hasattr(row, "__len__") and not isinstance(row, str) and getattr(row, "ndim", 1) > 0
+            if not sized or not fewest <= len(row) <= most:
                 message = f"{self.name} row {i} is {row!r}, expected {width} values"
                 raise self._error(message, code="row-width", argument=self.name, row=i, value=row)
         if not rows:

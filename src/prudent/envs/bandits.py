@@ -15,15 +15,15 @@ from itertools import pairwise
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-from scipy.special import expit, logit
+import scipy
 
 from .._support.checks import (
     FloatArray,
     finite_array,
+    finite_number,
     generator,
     instance_of,
     open_probability,
-    require_length,
     require_shape,
     whole_number,
 )
@@ -174,7 +174,7 @@ class LogisticBanditEnv(OfTheta):
         float
             1 for a click, else 0.
         """
-        return float(rng.random() < expit(self.offset[arm] + self.theta[arm] @ context))
+        return float(rng.random() < scipy.special.expit(self.offset[arm] + self.theta[arm] @ context))
 
     def mean_rewards(self, t: int, context: ArrayLike) -> FloatArray:
         """Return the probabilities of a click.
@@ -191,7 +191,7 @@ class LogisticBanditEnv(OfTheta):
         ndarray of float
             Probabilities [A].
         """
-        return expit(self.offset + self.theta @ np.asarray(context))
+        return scipy.special.expit(self.offset + self.theta @ np.asarray(context))
 
 
 def logistic_bandit(
@@ -236,10 +236,12 @@ def logistic_bandit(
     array([0.01, 0.03, 0.05])
     """
     arms, features = whole_number(n_arms, "n_arms", memory=64.0), whole_number(dim, "dim", memory=64.0)
-    require_length(rates, "rates", 2, "end of the range", error=ParameterError)
-    low, high = (open_probability(rate, f"rates[{i}]") for i, rate in enumerate(rates))
-    theta = generator(rng).standard_normal((arms, features)) * (float(strength) / np.sqrt(features))
-    env = LogisticBanditEnv(theta, logit(np.linspace(low, high, arms)))
+    ends = finite_array(rates, "rates", ndim=1, error=ParameterError)
+    require_shape(ends, "rates", (2,), "[2], the ends of the range", error=ParameterError)
+    low, high = (open_probability(rate, f"rates[{i}]") for i, rate in enumerate(ends))
+    scale = finite_number(strength, "strength") / np.sqrt(features)
+    theta = generator(rng).standard_normal((arms, features)) * scale
+    env = LogisticBanditEnv(theta, scipy.special.logit(np.linspace(low, high, arms)))
     if drift is None:
         return env
     return drifting(env, LogisticBanditEnv(np.roll(theta, -1, axis=0), np.roll(env.offset, -1)), at=drift)

@@ -60,7 +60,8 @@ from .._support.checks import (
     require_shape,
     whole_number,
 )
-from ..errors import DataError, ParameterError
+from .._support.notices import warn_caller
+from ..errors import CautionWarning, DataError, ParameterError
 from ..types import ArrayLike, FloatArray
 from .confidence_sequences import Sums, bet_sizes, limits_of_sums, log_capital
 
@@ -70,6 +71,7 @@ PLANNED = {"bernstein": None, "betting": 1000, "normal": 100}  # if nothing is s
 _GRID = np.sin(np.linspace(0.0, 0.5 * math.pi, 257)) ** 2  # candidates of betting, dense near the ends of the range
 _LARGEST_BET = 0.95  # share of the largest bet that cannot lose more than all
 _STRONGEST = 16.0  # bet of ``betting`` on a reward in [0, 1]
+_FAR = 1e100  # from an estimate; what is further away is refuted no less
 _ROWS = 4096  # intervals that are computed together
 
 
@@ -179,6 +181,9 @@ class ConfidenceSequence:
             If a reward is outside the range or a weight above the largest; nothing is learned then.
         """
         x = reward_array(values)
+        if weights is not None and self._kind != "bernstein":
+            text = f"weights are for kind='bernstein', not for {self._kind!r}"
+            raise ParameterError(text, code="conflicting-arguments", argument="weights")
         if self._kind != "normal":
             require_inside(x, self._range)
         elif not self.count and x.size:
@@ -278,7 +283,8 @@ class ConfidenceSequence:
         if self._kind == "normal":
             if not self.count:
                 return 1.0
-            d, n = np.array([self.mean - mean]), np.array([float(self.count)])
+            far = min(max(self.mean - mean, -_FAR), _FAR)  # its square is finite
+            d, n = np.array([far]), np.array([float(self.count)])
             logs = normal_capital(n, d, self._variance(), self._sd, self._confidence, self._planned)
             return float(np.exp(np.minimum(logs[0], 700.0)))
         if not (-1.0 if self._relative else 0.0) <= m <= 1.0:
@@ -409,7 +415,8 @@ def normal_capital(
     rho = mixture_rho(confidence, planned or 100)
     start = -0.5 * np.log((n + rho) / rho)
     if sd is not None:
-        return np.asarray(start + 0.5 * (n * d / sd) ** 2 / (n + rho))
+        with np.errstate(over="ignore"):  # the capital is infinite then
+            return np.asarray(start + 0.5 * (n * d / sd) ** 2 / (n + rho))
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.log1p(d * d * (n / (n + rho)) / (variance + d * d * (rho / (n + rho))))
     return np.asarray(start + 0.5 * n * np.where(d == 0.0, 0.0, gain))
@@ -487,7 +494,8 @@ def confidence_sequence(
     low : ndarray [..., N]
         Lower limits after each row; they never fall.
     high : ndarray [..., N]
-        Upper limits after each row; they never rise.
+        Upper limits after each row; they never rise. Once no mean is in all intervals so far, the limits are those of
+        the current one alone.
 
     Raises
     ------
@@ -495,6 +503,11 @@ def confidence_sequence(
         If a value is outside `value_range`.
     ParameterError
         If an argument is out of range, missing or does not suit `kind`.
+
+    Warns
+    -----
+    CautionWarning
+        If no mean is in all intervals, which has at most the probability 1 - `confidence`.
 
     See Also
     --------
@@ -529,9 +542,14 @@ def confidence_sequence(
             limits = np.stack([first / n - half, first / n + half])
         else:
             limits = _bernstein(first, second, n, confidence, planned)
-    low = np.maximum.accumulate(limits[0] + origin, axis=1).reshape(x.shape)
-    high = np.minimum.accumulate(limits[1] + origin, axis=1).reshape(x.shape)
-    return ends[0] + ends[1] * low, ends[0] + ends[1] * high
+    limits += origin
+    low, high = np.maximum.accumulate(limits[0], axis=1), np.minimum.accumulate(limits[1], axis=1)
+    crossed = low > high
+    if crossed.any():
+        text = "no mean is in all intervals: the noise is larger than was said, or the mean changes"
+        warn_caller(CautionWarning(text, code="empty-interval"))
+        low, high = np.where(crossed, limits[0], low), np.where(crossed, limits[1], high)
+    return ends[0] + ends[1] * low.reshape(x.shape), ends[0] + ends[1] * high.reshape(x.shape)
 
 
 def _bernstein(

@@ -77,6 +77,26 @@ class JournalChanges(JournalRecord):
         """
         self._append("name_features", {"features": features if isinstance(features, str) else list(features)})
 
+    def migrate(self, features: Iterable[str], prior_precision: float | None = None) -> None:
+        """Go over to another set of features, in all processes, and keep what was learned; see ``Bandit.migrate``.
+
+        Decisions of before stay as they were: their rewards are still learned, and `verify` takes them again.
+
+        Parameters
+        ----------
+        features : iterable of str
+            Names of the features from now on.
+        prior_precision : float, optional
+            Prior precision of the coefficients of new features.
+
+        Raises
+        ------
+        ParameterError
+            If the features have no names, or the prior precision of new ones is not known.
+        """
+        names = features if isinstance(features, str) else list(features)
+        self._append("migrate", {"features": names, "prior_precision": prior_precision})
+
     def set_limits(
         self,
         min_propensity: float | Mapping[Arm, float] | None = None,

@@ -176,7 +176,7 @@ class Codec:
         if isinstance(bandit, LinearBandit) and arm not in bandit.arms:
             return "arm removed"
         try:
-            bandit.update(choice.points[place], arm, reward, **timed(bandit, row.time))
+            bandit.update(longer(choice.points[place], bandit.dim), arm, reward, **timed(bandit, row.time))
         except DataError as error:
             if error.code != "too-large":  # a posterior would be out of range
                 raise
@@ -198,6 +198,12 @@ class Codec:
         if (chance is None) != (expected is None) or abs((chance or 0.0) - (expected or 0.0)) > slack:
             return f"recorded with the propensity {chance}, but its state gives {expected}"
         return ""
+
+
+def longer(point: FloatArray, dim: int) -> FloatArray:
+    """Return a context or features of items [..., D]; features that came after it are 0."""
+    more = dim - point.shape[-1]
+    return point if more <= 0 else np.concatenate([point, np.zeros((*point.shape[:-1], more))], axis=-1)
 
 
 def _hash(data: bytes) -> bytes:

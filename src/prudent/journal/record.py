@@ -95,7 +95,8 @@ class JournalRecord(StoredBandit):
         skip = one_of(damaged, "damaged", ("raise", "skip")) == "skip"
         first = None if since is None else seconds_of(since, "since")
         with self._aside() as replica:
-            yield from decision_rows(replica.store, replica, self._require_open, skip, first)
+            dim = self.bandit.dim
+            yield from decision_rows(replica.store, replica, self._require_open, skip, first, dim)
 
     def to_pandas(self, *, damaged: str = "raise", since: datetime | float | None = None) -> pandas.DataFrame:
         """Return `rows` as a DataFrame.
@@ -157,6 +158,7 @@ class JournalRecord(StoredBandit):
             "schema": 1,
             "kind": type(bandit).__name__,
             "features": None if bandit.encoder is not None or bandit.features is None else list(bandit.features),
+            "retired": list(bandit.retired),
             "encoder": None if bandit.encoder is None else bandit.encoder.to_dict(),
             "dim": bandit.dim,
             "intercept": bandit.intercept,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import generator, whole_number
+from .._support.checks import generator, positive, whole_number
 from .._support.notices import warn_caller
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.base import plural
@@ -189,6 +189,8 @@ class _Run:
 
     def solved(self, time_limit: float | None = None, max_nodes: int | None = None) -> Solution:
         """Search, or go on with it, until the gap is closed or a limit is reached."""
+        time_limit = None if time_limit is None else positive(time_limit, "time_limit")
+        max_nodes = None if max_nodes is None else whole_number(max_nodes, "max_iterations")
         began = time.perf_counter()
         fresh = None
         while True:

@@ -139,7 +139,10 @@ class L1Ball:
         """
         given = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(posterior)
         ball = cls(0.0, weights)
-        radii = ball_radii(given, coverage, flag(joint, "joint"), ball.weights, whole_number(draws, "draws"), rng)
+        if ball.weights is not None:
+            require_shape(ball.weights, "weights", given.counts.shape, "[B, K]", error=ParameterError)
+        count = whole_number(draws, "draws", memory=32.0 * given.counts.shape[1])
+        radii = ball_radii(given, coverage, flag(joint, "joint"), ball.weights, count, rng)
         return cls(radii, weights, given.copy())
 
     def __repr__(self) -> str:

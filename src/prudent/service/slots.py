@@ -328,12 +328,16 @@ class Slots:
         return new
 
     def _change(self, row: SlotRow, spec: SlotSpec, bandit: Any) -> None:
-        """Give the bandit of a slot the arms of a new spec; raise if anything else would change."""
+        """Give the bandit of a slot the arms and named features of a new spec; raise if anything else would change."""
         old = msgspec.json.decode(row.spec, type=SlotSpec)
+        named = isinstance(old.features, list) and isinstance(spec.features, list)
+        free = ("arms", "fallback", "features") if named else ("arms", "fallback")
         for name in SlotSpec.__struct_fields__:
-            if name not in ("arms", "fallback") and getattr(old, name) != getattr(spec, name):
-                text = f"slot {row.name!r} exists with another {name}; only arms and fallback can be changed"
+            if name not in free and getattr(old, name) != getattr(spec, name):
+                text = f"slot {row.name!r} exists with another {name}; only {' and '.join(free)} can be changed"
                 raise ServiceError(text, code="slot-exists", slot=row.name, argument=name)
+        if isinstance(spec.features, list) and old.features != spec.features:
+            self._migrate(self.find(row.name), spec)
         if old.arms != spec.arms and isinstance(bandit, LinearBandit):
             journal = self.find(row.name).journal
             there = list(getattr(journal.bandit, "arms", ()))
@@ -343,6 +347,16 @@ class Slots:
             for arm in there:
                 if arm not in bandit.arms:
                     journal.remove_arm(arm)
+
+    def _migrate(self, slot: Slot, spec: SlotSpec) -> None:
+        """Give the bandit of a slot the named features of a new spec."""
+        if not isinstance(slot.decider, JournalDecider):  # its challenger would keep the old ones
+            text = f"slot {slot.row.name!r} has an experiment: its features can be changed before and after it"
+            raise ServiceError(text, code="slot-exists", slot=slot.row.name, argument="features")
+        known = slot.journal.bandit.features or ()
+        features = [*known, *(name for name in spec.features or () if name not in known)]
+        msgspec.structs.replace(spec, features=features).bandit(self._most_arms)  # raises if they are too many
+        slot.journal.migrate(spec.features or ())
 
     def set_state(self, name: str, state: str) -> SlotRow:
         """Pause, archive or restore a slot."""

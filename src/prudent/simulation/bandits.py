@@ -21,7 +21,7 @@ import numpy as np
 from .._numerics.compile import default_threads, each_row, kernel, lean, over_rows
 from .._numerics.copying import put
 from .._numerics.normal import clipped_normal_cvar, normal_tail
-from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
+from .._support.checks import FloatArray, IntArray, positive, require_shape, risk_levels, whole_number
 from .._support.cluster import replicated
 from .._support.content import Content
 from .._support.memory import require_memory
@@ -147,7 +147,8 @@ def simulate_bandit(
     horizon = whole_number(horizon, "horizon", maximum=2**53)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     grid = time_grid(times, horizon)
-    levels = np.array([risk_level(alpha, f"alphas[{i}]") for i, alpha in enumerate(alphas)], dtype=np.float64)
+    levels = np.atleast_1d(risk_levels(alphas, "alphas"))
+    require_shape(levels, "alphas", (levels.size,), "[A]", error=ParameterError)
     tails = 1.0 - abs(levels)
     quantiles, densities = normal_tail(tails)
     _require_memory(len(settings), count, grid.size * (1 + levels.size))

@@ -12,8 +12,10 @@ from .beta import BetaArms
 from .gaussian import GaussianArms
 from .glm import GlmArms
 from .glm_items import GlmItems
+from .hurdle import HurdleArms, HurdlePosterior
 from .items import GaussianItems, ItemBelief
 from .sparse import SparseArms
+from .wide import WideArms
 
 __all__ = [
     "BELIEFS",
@@ -24,17 +26,22 @@ __all__ = [
     "GaussianItems",
     "GlmArms",
     "GlmItems",
+    "HurdleArms",
+    "HurdlePosterior",
     "ItemBelief",
     "Match",
     "SparseArms",
+    "WideArms",
 ]
 
 BELIEFS: dict[str, type[Belief]] = {
     "gaussian arms": GaussianArms,
     "glm arms": GlmArms,
     "beta arms": BetaArms,
+    "hurdle arms": HurdleArms,
     "gaussian items": GaussianItems,
     "glm items": GlmItems,
     "sparse arms": SparseArms,
+    "wide arms": WideArms,
 }
 """Beliefs by name."""

@@ -140,6 +140,36 @@ class ArmBelief(Belief):
 
     # -- decisions -----------------------------------------------------------------------------------------
 
+    def design(self, contexts: FloatArray) -> FloatArray:
+        """Return what coefficients are multiplied with: contexts, with terms if the belief makes any.
+
+        Parameters
+        ----------
+        contexts : ndarray of float, [T, D]
+            Contexts, constant feature included.
+
+        Returns
+        -------
+        ndarray of float
+            Rows of as many numbers as there are coefficients.
+        """
+        return contexts
+
+    def labels(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of the coefficients.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the features, constant feature included.
+
+        Returns
+        -------
+        tuple of str
+            These, and those of terms if the belief makes any.
+        """
+        return tuple(names)
+
     def decide(
         self, t: int, point: FloatArray, rows: IntArray, stream: Uniforms
     ) -> tuple[int, float, Law | tuple[FloatArray, ScoreRule]] | None:
@@ -547,12 +577,25 @@ class ArmBelief(Belief):
         clear = noise[:, np.newaxis, np.newaxis] > 0.0
         return arms.mean.copy(), np.where(clear, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
 
+    def slopes(self, context: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return means [A, D] and covariances [A, D, D] of the slopes of scores in a context [D]: those of theta."""
+        return self.coefficients()
+
+    def tallies(self) -> dict[str, IntArray]:
+        """Return copies of numbers [A] by name: of rewards and of decisions of every arm."""
+        return {"pulls": self.pulls.copy(), "tries": self.tries.copy()}
+
     # -- state ---------------------------------------------------------------------------------------------
 
     def options(self) -> dict[str, Any]:
         """Return what was given when the belief was made; see ``Belief.options``."""
         prior = self.priors[0].tolist() if self.prior_origin == "given" else self.prior_origin
         return {"rewards": self.reward_kind, "prior_precision": prior}
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """Type and sizes of the arrays of a state file; see ``Belief.axes``."""
+        return _SCHEMA | self.schema
 
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
@@ -608,7 +651,7 @@ class ArmBelief(Belief):
         """Raise unless the arrays of a state file can be those of such arms."""
         size, dim = self.table.mean.shape
         priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
-        require_arrays(arrays, _SCHEMA | self.schema, {"A": size, "D": dim, "J": len(priors)})
+        require_arrays(arrays, self.axes, {"A": size, "D": dim, "J": len(priors)})
         for name in ("prior", "pulls", "tries"):
             require_counts(arrays[name], name)
         pulls, weights, pool = (arrays[name] for name in ("pulls", "weights", "pool"))

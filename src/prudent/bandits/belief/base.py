@@ -284,6 +284,11 @@ class Belief(ABC):
         mean, covariance = self.coefficients()
         return {"mean": mean, "covariance": covariance, "pulls": self.pulls, "noise_sd": self.noise_sd}
 
+    @property
+    def axes(self) -> dict[str, str]:
+        """Types and sizes of the arrays of a state file, as ``"float64 A D+1"``; empty if features cannot be added."""
+        return {}
+
     def solve_again(self) -> None:  # noqa: B027
         """Take what was solved from the sums to be unknown, so that it is solved again when it is needed."""
 
@@ -344,6 +349,24 @@ def require_arrays(arrays: Arrays, schema: dict[str, str], sizes: dict[str, int]
         array, shape = arrays[name], shape_of(dims, sizes)
         expected = f"{name} is an array {array.shape} of {array.dtype}, expected {kind} {shape}"
         require_state(array.shape == shape and array.dtype == np.dtype(kind), expected)
+
+
+def widened(arrays: Arrays, axes: dict[str, str], count: int, precision: float) -> Arrays:
+    """Return the arrays of a state with ``count`` more features, of which nothing is known but the prior precision.
+
+    Features are the last of an axis but for what ``axes`` adds to them: in ``D+1`` one number follows them.
+    """
+    found = dict(arrays)
+    for name, declared in axes.items():
+        for axis, size in enumerate(declared.split()[1:]):
+            if size[0] == "D":
+                end = found[name].shape[axis] - int(size[2:] or 0)
+                found[name] = np.insert(found[name], [end] * count, 0.0, axis=axis)
+    own = np.arange(-count, 0)
+    for name, value in (("prior_precision", precision), ("root", precision**-0.5)):
+        if name in axes:
+            found[name][..., own, own] = value
+    return found
 
 
 def require_state(valid: Any, message: str) -> None:

@@ -119,6 +119,11 @@ class GlmItems(ItemBelief):
         """Return what was given when the belief was made; see ``Belief.options``."""
         return self.arm.options() | {"draws": self.draws}
 
+    @property
+    def axes(self) -> dict[str, str]:
+        """Type and sizes of the arrays of a state file; see ``Belief.axes``."""
+        return self.arm.axes
+
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         return self.arm.values() | {"draws": self.draws}

@@ -509,6 +509,11 @@ class GaussianItems(ItemBelief):
         given = {"noise_sd": self._noise_sd, "draws": self.draws, "offset_precision": self._offset_precision}
         return given | {"rewards": "gaussian", "prior_precision": self._prior.tolist()}
 
+    @property
+    def axes(self) -> dict[str, str]:
+        """Types and sizes of the arrays of a state file; see ``Belief.axes``."""
+        return self.schema | ({"root": "float64 D D"} if self.arrays()["root"].size else {})
+
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         kept = len(self._prior) >= LARGE and not self._stale  # else it is solved from the sums

@@ -25,7 +25,7 @@ the log, so that it fades at the same place for all.
     note       notes of decisions, apart from them so that they can be erased; the decision has the digest
     content    features of candidates and sets of candidates, once each, by their hash
     snapshot   states of the bandit after entries of the log, so that a replica need not start from the first
-    journal    what the journal was started with
+    journal    version of these tables; with what the journal was started is in its first entry
 
 **Commits.** Rows of a process are written in groups: while one thread commits, the others queue up, and the next one
 commits for all (``prudent.journal.writer``). Rewards are appended in turn, by who holds the write lock of the SQLite

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ...errors import ParameterError
 from .connections import Connections
-from .rows import CONTENTS, Entry, Place, Report, Row, Taken, checksum_of, fault_of
+from .rows import Entry, Place, Report, Row, Taken, checksum_of, content_of, fault_of
 from .tables import CHANGES, TABLES, VERSION
 
 Read = TypeVar("Read")
@@ -125,7 +125,6 @@ class Store(Connections):
         super().__init__(path, failures)
         self.timeout, self._key = timeout, key
         self.signed = False
-        self._content = CONTENTS[VERSION]
         self.settings: dict[str, Any] = {}
         self._chain: dict[int, bytes] = {}  # signatures of the latest decisions of streams of this process
         self._streams: set[int] = set()  # that are registered
@@ -185,13 +184,10 @@ class Store(Connections):
             if self._exists():
                 return
             self._create([name for name in TABLES if name != "decision_time" or settings["window"] is not None])
-            signed = self._key is not None
-            values = {"version": VERSION, "signed": signed, **settings}
-            rows = [(name, json.dumps(value)) for name, value in values.items()]
-            self.execute_many("INSERT INTO journal (name, value) VALUES (?, ?)", rows)
-            self.signed = signed
+            self.execute("INSERT INTO journal (version) VALUES (?)", VERSION)
+            self.signed = self._key is not None
             turn = Turn(self, -1, b"")
-            turn.append(first.kind, first.writer, first.time, arms=first.arms, options=first.options)
+            turn.append("start", first.writer, first.time, arms=first.arms, options=json.dumps(settings))
             self._flush(turn)
             self._put_snapshot(0, state)
 
@@ -204,23 +200,27 @@ class Store(Connections):
         """Make tables and indices."""
 
     def read_settings(self) -> None:
-        """Read what the journal was started with, and check the key."""
-        try:
-            values = {name: json.loads(value) for name, value in self.fetch("SELECT name, value FROM journal")}
-            version, self.signed = values.pop("version"), bool(values.pop("signed"))
-        except (KeyError, TypeError, ValueError) as error:
-            raise self.damaged(f"its settings cannot be read: {error!r}") from error
-        self._require_version(version)
-        self.settings, self._content = values, CONTENTS[version]
+        """Read what the journal was started with, which the first entry holds, and check the key."""
+        versions = self.fetch("SELECT version FROM journal")
+        self._require_version(versions[0][0] if len(versions) == 1 else None)
+        rows = self.fetch(f"SELECT {_ENTRY}, checksum, signature FROM entry WHERE seq = 0")
+        if not rows:
+            raise self.damaged("its first entry is missing", code="missing-event", event=0)
+        first, self.signed = self.checked(Entry, rows[0]), rows[0][-1] is not None
         if self._key is not None and not self.signed:
             text = f"key was given, but the events of {self.path} are not signed: start another journal with the key"
             raise ParameterError(text, code="not-signed", argument="key", path=self.path)
         if self._key is not None:
+            self.require_signatures(-1, 0)
             self.require_signatures(self.last() - 1, 1)
+        try:
+            self.settings = dict(json.loads(first.options or ""))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self.damaged(f"its settings cannot be read: {error!r}") from error
 
     def _require_version(self, version: Any) -> None:
-        if type(version) is not int or version not in CONTENTS:
-            text = f"it is a journal of version {version}, this prudent reads versions up to {VERSION}"
+        if version != VERSION:
+            text = f"it is a journal of version {version}, this prudent reads version {VERSION}"
             raise self.damaged(text, code="wrong-version", value=version, expected=VERSION)
 
     def require_writable(self) -> None:
@@ -276,7 +276,7 @@ class Store(Connections):
                 each.earlier = first if first[:2] != each.row[:2] else None
         rows, contents, notes, fresh = [], {}, [], [each for each in new if each.earlier is None]
         for each in fresh:
-            row, content = each.row, self._content(each.row)
+            row, content = each.row, content_of(each.row)
             signature = self._signed(content, chain.get(row.stream, b""))
             if signature is not None:
                 chain[row.stream] = signature
@@ -332,8 +332,8 @@ class Store(Connections):
 
     def _flush(self, turn: Turn) -> None:
         """Write the entries of a turn."""
-        pairs, content = zip(turn.entries, turn.signatures, strict=True), self._content
-        rows = [(*entry, checksum_of(entry, content), signature) for entry, signature in pairs]
+        pairs = zip(turn.entries, turn.signatures, strict=True)
+        rows = [(*entry, checksum_of(entry), signature) for entry, signature in pairs]
         if rows:
             self.execute_many(_PUT_ENTRY, rows)
         if turn.held:
@@ -350,7 +350,7 @@ class Store(Connections):
 
     def signed_content(self, row: Taken | Entry, before: bytes) -> bytes | None:
         """Return the HMAC of a row and of the signature before it; None without a key."""
-        return self._signed(self._content(row), before)
+        return self._signed(content_of(row), before)
 
     def _signed(self, content: bytes, before: bytes) -> bytes | None:
         return None if self._key is None else hmac.digest(self._key, before + content, "sha256")
@@ -358,8 +358,8 @@ class Store(Connections):
     def _mark(self, row: Row) -> int:
         """Return the checksum of a row; of a report, which becomes an entry later, part of an HMAC if one has a key."""
         if self._key is None or not isinstance(row, Report):
-            return checksum_of(row, self._content)
-        return int.from_bytes(hmac.digest(self._key, b"report" + self._content(row), "sha256")[:7], "little")
+            return checksum_of(row)
+        return int.from_bytes(hmac.digest(self._key, b"report" + content_of(row), "sha256")[:7], "little")
 
     def require_signatures(self, after: int, limit: int) -> None:
         """Raise unless entries have a signature and, if the key is known, that of the key."""
@@ -416,7 +416,7 @@ class Store(Connections):
         size = len(kind._fields)
         found = kind(*row[:size])
         sealed = kind is Report and self.signed  # which only the key can check
-        fault = fault_of(found, checksum_of(found, self._content) if sealed else row[size], self._content)
+        fault = fault_of(found, checksum_of(found) if sealed else row[size])
         if sealed and not fault and self._key is not None and self._mark(found) != row[size]:
             fault = "it was not reported with this key"
         if not fault:

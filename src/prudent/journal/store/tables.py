@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-VERSION = 2  # of a new journal; ``rows.CONTENTS`` has those that can be read
+VERSION = 1
 CHANGES = "kind <> 'reward'"
 TABLES = {
-    "journal": "CREATE TABLE journal (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "journal": "CREATE TABLE journal (version INTEGER NOT NULL)",
     "stream": "CREATE TABLE stream (stream INTEGER PRIMARY KEY, time REAL NOT NULL, token BLOB NOT NULL)",
     "decision": (
         "CREATE TABLE decision (nr INTEGER PRIMARY KEY, stream INTEGER NOT NULL, number INTEGER NOT NULL, "

@@ -1,0 +1,281 @@
+"""Arms with normal rewards, and terms beside their features as far as rewards give evidence of them.
+
+Contexts and rewards are kept, up to a number of rows that depends on that of the features. After 32 rewards, and then
+each time there are about 1.4 times as many, the terms are searched anew among all rows (``terms.found_terms``), and
+what was learned is learned again from these rows, with the terms that were found. Once the last search is done the rows
+are dropped: the terms are settled. Until a term is found the belief is that of ``GaussianArms``, to the last bit. What
+is learned is a function of the rewards in their order, in batches or not, so it can be replayed.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ..._support.checks import FloatArray, IntArray
+from ..._support.state import Arrays
+from ...errors import ParameterError
+from ..kernels import layout as col
+from ..kernels.layout import arms_of, replace_arrays
+from ..kernels.step import usable
+from ..kernels.stream import Uniforms
+from ..law.base import Law
+from ..settings import BanditSettings
+from .base import Match, require_state
+from .gaussian import GaussianArms
+from .terms import Terms, found_terms
+
+_FIRST = 16  # rewards before the first search
+_MOST_ROWS, _MOST_NUMBERS = 4096, 2**18
+
+
+class _Kept(NamedTuple):
+    """Rows that are kept until the terms are settled."""
+
+    points: FloatArray  # [M,D] contexts without the constant feature
+    rows: IntArray  # [M]
+    rewards: FloatArray  # [M]
+    weights: FloatArray  # [M] as they count now
+
+    def head(self, count: int) -> _Kept:
+        """Return the first rows."""
+        return _Kept(*(field[:count] for field in self))
+
+
+class WideArms(GaussianArms):
+    """Belief about A arms with normal rewards, linear in features and in terms that are made of them.
+
+    Parameters
+    ----------
+    count : int
+        Number of arms.
+    prior : ndarray of float, [D, D]
+        Prior precision of the features, constant feature included, in units of the noise.
+    intercept : bool
+        Whether the first feature is constant.
+    noise_sd : float or None
+        Sd of the noise; None to learn it.
+    noise : {"shared", "by arm"}, default="shared"
+        Whether a learned noise is that of all arms, or each arm has its own.
+    """
+
+    def __init__(
+        self, count: int, prior: FloatArray, intercept: bool, noise_sd: float | None, noise: str = "shared"
+    ) -> None:
+        self._dim, self._given = len(prior) - intercept, prior
+        self.terms = Terms.none(self._dim)
+        self._kept: _Kept | None = None
+        self._seen, self._due = 0, _FIRST
+        self._settled = False
+        super().__init__(count, prior, intercept, noise_sd, noise)
+
+    @property
+    def settled(self) -> bool:
+        """Whether terms will not change any more."""
+        return self._settled
+
+    def use(self, settings: BanditSettings) -> None:
+        """Take the settings of the next decision; see ``ArmBelief.use``."""
+        self._used = settings
+        super().use(settings)
+
+    def design(self, contexts: FloatArray) -> FloatArray:
+        """Return contexts with terms; see ``ArmBelief.design``."""
+        return self.terms.expanded(contexts, int(self.intercept))
+
+    def labels(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of the coefficients; see ``ArmBelief.labels``."""
+        return (*names, *self.terms.named(names[int(self.intercept) :]))
+
+    def _point(self, point: FloatArray) -> FloatArray:
+        return self.terms.expanded(point[np.newaxis], 0)[0]
+
+    # -- decisions -----------------------------------------------------------------------------------------
+
+    def decide(self, t: int, point: FloatArray, rows: IntArray, stream: Uniforms) -> Any:
+        """Take a decision in a context without the constant feature; see ``ArmBelief.decide``."""
+        if len(point) != self._dim or not usable(point):
+            return None
+        return super().decide(t, self._point(point), rows, stream)
+
+    def decide_rows(self, t: int, contexts: FloatArray, rows: IntArray, stream: Uniforms) -> Any:
+        """Take decisions in contexts [T, D]; see ``ArmBelief.decide_rows``."""
+        return super().decide_rows(t, self.design(contexts), rows, stream)
+
+    def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
+        """Return the law of the scores in contexts [T, D]; see ``Belief.law``."""
+        return super().law(self.design(contexts), rows, settings, t)
+
+    # -- rewards -------------------------------------------------------------------------------------------
+
+    def learn_one(self, point: FloatArray, row: int, reward: float, weight: float) -> bool:
+        """Learn one reward; see ``ArmBelief.learn_one``."""
+        if len(point) != self._dim or not usable(point):
+            return False
+        if not super().learn_one(self._point(point), row, reward, weight):
+            return False
+        if not self._settled:
+            numbers = (np.array([number]) for number in (reward, weight))
+            self._keep(point[np.newaxis], np.array([row], dtype=np.int64), *numbers)
+        return True
+
+    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Learn rewards; see ``Belief.learn``."""
+        whole = copy.deepcopy(self.__dict__) if self.may_refuse(contexts) else None
+        try:
+            self._learn(contexts, rows, rewards, weights)
+        except BaseException:
+            if whole is not None:
+                self.__dict__.update(whole)
+                self._set_handle()
+            raise
+
+    def _learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        done, size = 0, len(contexts)
+        while done < size:
+            end = size if self._settled else min(size, done + self._due - self._seen)
+            part = slice(done, end)
+            super().learn(self.design(contexts[part]), rows[part], rewards[part], weights[part])
+            if not self._settled:
+                self._keep(contexts[part, int(self.intercept) :], rows[part], rewards[part], weights[part])
+            done = end
+
+    def _most(self) -> int:
+        """Return how many rows are kept at most."""
+        return min(_MOST_ROWS, max(2 ** int(math.log2(_MOST_NUMBERS / (self._dim + 3))), 256))
+
+    def _keep(self, points: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Keep rows that were learned, and search when it is time."""
+        seen, end = self._seen, self._seen + len(rows)
+        kept = self._kept
+        if kept is None or len(kept.rewards) < end:
+            room = max(2 * end, 2 * _FIRST)
+            fresh = _Kept(np.empty((room, self._dim)), np.empty(room, dtype=np.int64), np.empty(room), np.empty(room))
+            for new, old in zip(fresh, () if kept is None else kept, strict=False):
+                new[:seen] = old[:seen]
+            self._kept = kept = fresh
+        for field, values in zip(kept, (points, rows, rewards, weights), strict=True):
+            field[seen:end] = values
+        self._seen = end
+        if end >= self._due:
+            self._search(kept.head(end))
+            self._due = max(math.ceil(end * math.sqrt(2.0)), end + 1)
+            if self._due > self._most():
+                self._settle()
+
+    def _settle(self) -> None:
+        """Drop the rows: terms stay as they are."""
+        self._kept, self._settled = None, True
+
+    def _search(self, kept: _Kept) -> None:
+        """Search the terms anew among all rows, and learn these again if terms have changed."""
+        with np.errstate(all="ignore"):
+            terms = found_terms(kept.points, kept.rows, kept.rewards, kept.weights, self.intercept)
+        if not terms.count and not self.terms.count:
+            return
+        tries = self.table.marks[:, col.TRIES].copy()
+        self._take(terms)
+        contexts = np.concatenate([np.ones((len(kept.rows), int(self.intercept))), kept.points], axis=1)
+        super().learn(self.design(contexts), kept.rows, kept.rewards, kept.weights)
+        self.table.marks[:, col.TRIES] = np.maximum(tries, self.table.marks[:, col.PULLS])
+
+    def _take(self, terms: Terms) -> None:
+        """Take terms, and a table without data."""
+        old = self.table
+        prior = terms.prior(self._given, int(self.intercept))
+        arms, size = len(old.mean), len(prior)
+        options: dict[str, Any] = {} if self._unit_sd is not None else {"kind": old.kind, "centred": old.centred}
+        sums, extra = np.zeros((arms, 2, size + 1, size + 1)), np.zeros((arms, col.EXTRAS, size + 2))
+        table = replace_arrays(arms_of(prior, self._unit_sd, sums), extra=extra, **options)
+        self.terms, self.priors, self.table = terms, prior[np.newaxis], table
+        self.use(self._used)
+
+    def forget(self, factor: float) -> None:
+        """Multiply all evidence by a factor; see ``Belief.forget``."""
+        super().forget(factor)
+        if self._kept is not None:
+            self._kept.weights[: self._seen] *= factor
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    def add_row(self, prior: tuple[FloatArray, FloatArray] | None = None) -> None:
+        """Add an arm without data; with a prior of its own, terms are settled: see ``ArmBelief.add_row``."""
+        if prior is not None:
+            self._settle()
+        super().add_row(prior)
+
+    def remove_row(self, row: int) -> None:
+        """Remove an arm; see ``ArmBelief.remove_row``."""
+        super().remove_row(row)
+        if self._kept is not None:
+            kept = self._kept.head(self._seen)
+            stay = kept.rows != row
+            self._kept = kept = _Kept(*(field[stay] for field in kept))
+            kept.rows[kept.rows > row] -= 1
+            self._seen = len(kept.rows)
+
+    def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
+        """Return the first row by which ``other`` does not come from ``since``; see ``Belief.contradiction``."""
+        for label, belief in (("other", other), ("since", since)):
+            if belief is not None and not _same(self.terms, belief.terms):
+                message = (
+                    f"{label} has found other interactions: bandits can be merged once their common ancestor has "
+                    "settled them"
+                )
+                raise ParameterError(message, code="different-features", argument=label)
+        return super().contradiction(other, since, matches)
+
+    def _merge(self, other: Any, since: Any, matches: Sequence[Match]) -> None:
+        self._settle()  # the rows of the other are not known
+        super()._merge(other, since, matches)
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def options(self) -> dict[str, Any]:
+        """Return what was given when the belief was made; see ``Belief.options``."""
+        return super().options() | {"interactions": "auto"}
+
+    def values(self) -> dict[str, Any]:
+        """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
+        more = {
+            "interactions": "auto",
+            "dim": self._dim,
+            "due": self._due,
+            "settled": self._settled,
+            "given": self._given.tolist(),
+        }
+        return super().values() | more
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of a state file; see ``Belief.arrays``."""
+        kept = self._kept.head(self._seen) if self._kept is not None else self._no_rows()
+        rows = {f"kept_{name}": field for name, field in kept._asdict().items()}
+        return super().arrays() | self.terms.arrays() | rows
+
+    def _no_rows(self) -> _Kept:
+        return _Kept(np.empty((0, self._dim)), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
+
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take the state of a file; see ``Belief.restore``."""
+        self._take(Terms.of(arrays, self._dim))
+        super().restore(values, arrays)
+        kept = _Kept(*(np.array(arrays[f"kept_{name}"]) for name in _Kept._fields))
+        for field, like in zip(kept, self._no_rows(), strict=True):
+            sound = field.dtype == like.dtype and field.shape == (len(kept.rows), *like.shape[1:])
+            require_state(sound and np.isfinite(field).all(), "kept rows that cannot be")
+        due, settled = values["due"], values["settled"]
+        require_state(((kept.rows >= 0) & (kept.rows < len(self.pulls))).all(), "kept rows of arms that are not there")
+        require_state((kept.weights >= 0.0).all() and (kept.weights <= 1.0).all(), "kept weights that cannot be")
+        require_state(settled is False or settled is True, "settled must be true or false")
+        require_state(type(due) is int and due > (0 if settled else len(kept.rows)), "a search that is overdue")
+        require_state(len(kept.rows) <= self.n_rewards and (not settled or not len(kept.rows)), "kept rows of nobody")
+        self._kept, self._seen = None if settled else kept, len(kept.rows)
+        self._due, self._settled = due, settled
+
+
+def _same(one: Terms, other: Terms) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
