@@ -246,7 +246,7 @@ class SavedBandit(NamedFeatures):
     def counting(self) -> bool:
         """Whether a decision depends on how many were taken before: a schedule, first pulls, or a growing sd."""
         settings = self._settings
-        return isinstance(settings.alpha, Schedule) or settings.first_pulls > 0 or settings.delta is not None
+        return settings.moving or settings.first_pulls > 0 or settings.delta is not None
 
     def clock(self) -> dict[str, Any]:
         """Return the numbers of decisions, in all and of every arm, that the next decision may depend on.

@@ -39,8 +39,8 @@ from ..._support.state import Arrays
 VALUE, STEP, HINGE = range(3)
 CAUTION = 3.0
 _CUT_OFF, _LARGEST_HINGE = 4.0, 8.0
-_MOST_TERMS = 24
-_PRECISIONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of terms
+_MOST_TERMS, _ROWS_EACH = 24, 32  # terms at most, and rows for each of them
+_PRECISIONS = (0.1, 0.3, 1.0, 3.0, 10.0)  # of terms
 _PRIORS = (0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # of features, in the search
 _MOST_PAIRS = 2500
 _LEAST_SD = 0.01  # of a term: one that holds, or fails, once in 10^4 contexts says nothing
@@ -64,7 +64,7 @@ class Terms(NamedTuple):
     centre, scale, precision : ndarray of float, [K]
         Mean and sd of the terms, and their prior precision.
     ridge : ndarray of float, [1]
-        Prior precision of the standardised features that has the most evidence.
+        Prior precision of the standardised features that has the most evidence, at least 1.
     """
 
     mean: FloatArray
@@ -107,7 +107,7 @@ class Terms(NamedTuple):
     def prior(self, given: FloatArray, intercept: int) -> FloatArray:
         """Return the prior precision of features and terms, where that of the features is ``given``.
 
-        The default, 1, gives way to that of standardised features that has the most evidence, as soon as there are terms.
+        As soon as there are terms, the default, 1, gives way to that of standardised features with the most evidence.
         """
         plain = len(given)
         size = plain + self.count
@@ -221,7 +221,7 @@ def found_terms(points: FloatArray, rows: IntArray, rewards: FloatArray, weights
     parts = [(*candidates[place], (-1, 0, 0.0))[:2] for place in places]
     feature, kind, cut = (np.array([[part[i] for part in pair] for pair in parts]) for i in range(3))
     fields = feature.astype(np.int64), kind.astype(np.int64), cut, centre[places], scale[places], precision
-    return Terms(mean, sd, *fields, residuals.precision[-1:].copy())
+    return Terms(mean, sd, *fields, np.maximum(residuals.precision[-1:], 1.0))
 
 
 class _Linear(NamedTuple):
@@ -353,7 +353,7 @@ def _chosen(
         spread, moment = (own**2).sum(axis=0) - (solved**2).sum(axis=0), own.T @ reward - solved.T @ half
         sides.append(_Side(arm, spread, moment, list(solved)))
     open_, found = usable.copy(), []
-    while len(found) < _MOST_TERMS:
+    while len(found) < min(_MOST_TERMS, size // _ROWS_EACH):
         square = max(square, _EXACT * total)
         spreads = np.maximum(np.array([side.square for side in sides]), 0.0)
         moments = np.array([side.moment for side in sides])

@@ -29,7 +29,7 @@ from .base import Match, require_state
 from .gaussian import GaussianArms
 from .terms import Terms, found_terms
 
-_FIRST = 16  # rewards before the first search
+_FIRST = 32  # rewards before the first search
 _MOST_ROWS, _MOST_NUMBERS = 4096, 2**18
 
 
