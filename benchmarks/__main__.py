@@ -7,6 +7,7 @@
 - ``python -m benchmarks states --workers N`` is a study of states made from numbers, see ``benchmarks/states.py``
 - ``python -m benchmarks coverage --workers 16`` simulates logs and says how often intervals contain the truth
 - ``python -m benchmarks off_policy_episodes --workers 2`` does the same for off-policy evaluation of episodes
+- ``python -m benchmarks revenue --runs 40 --workers 16`` compares beliefs about revenue, see ``benchmarks/revenue.py``
 - ``--page docs/benchmarks.md`` writes the page from the table, and rows of other pages that quote it; runs nothing
 """
 
@@ -41,6 +42,12 @@ def main(arguments: list[str]) -> int:
         from benchmarks import off_policy_episodes
 
         return off_policy_episodes.main(arguments[1:])
+    if arguments[:1] == ["revenue"] and len(arguments) > 1:  # with options of its own
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+            os.environ[name] = "1"
+        from benchmarks import revenue
+
+        return revenue.main(arguments[1:])
     asked = parser.parse_args(arguments)
 
     # one thread for everybody, before anything loads a BLAS

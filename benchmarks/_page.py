@@ -16,6 +16,7 @@ FIGURES = "benchmark-figures"
 TITLES = {
     "first_contact": "The first call",
     "core": "Planning",
+    "average": "Average rewards",
     "bandit": "Bandits: speed",
     "bandit_peers": "Bandits: how well they learn",
     "shared": "Items with features, clicks",

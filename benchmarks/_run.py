@@ -53,10 +53,12 @@ DEFAULT: dict[str, float] = {
     "posterior_risk.large": 60.0,
     "learning": 15.0,
     "robust": 24.0,
+    "average": 30.0,
     "core.plain": 90.0,
 }
 BY_NAME: dict[str, float] = {
     "late_rewards": 90.0,
+    "revenue": 60.0,
     "bandit_peers": 180.0,
     "cluster": 600.0,
     "paper": 300.0,

@@ -96,22 +96,26 @@ def quantecon_runs(mdp: pr.MDP) -> dict[str, Callable[[], np.ndarray]]:
     return runs
 
 
+def mdpsolver_tables(mdp: pr.MDP) -> dict[str, list]:
+    """Return a model as the lists that mdpsolver reads."""
+    m, actions = mdp.transition, mdp.n_actions
+    rows = [slice(m.indptr[i], m.indptr[i + 1]) for i in range(m.shape[0])]
+    data, indices = m.data.tolist(), m.indices.tolist()
+    table = [[data[rows[s * actions + a]] for a in range(actions)] for s in range(mdp.n_states)]
+    columns = [[indices[rows[s * actions + a]] for a in range(actions)] for s in range(mdp.n_states)]
+    return {"rewards": mdp.reward.tolist(), "tranMatProbs": table, "tranMatColumns": columns}
+
+
 def mdpsolver_runs(mdp: pr.MDP) -> dict[str, Callable[[], np.ndarray]]:
     """mdpsolver's algorithms; some stop where the values are still off by a constant, which the residual shows."""
     import mdpsolver
 
-    m = mdp.transition
-    rows = [slice(m.indptr[i], m.indptr[i + 1]) for i in range(m.shape[0])]
-    data, indices = m.data.tolist(), m.indices.tolist()
-    actions = mdp.n_actions
-    table = [[data[rows[s * actions + a]] for a in range(actions)] for s in range(mdp.n_states)]
-    columns = [[indices[rows[s * actions + a]] for a in range(actions)] for s in range(mdp.n_states)]
-    reward = mdp.reward.tolist()
+    tables = mdpsolver_tables(mdp)
     runs: dict[str, Callable[[], np.ndarray]] = {}
     for algorithm in ("mpi", "vi"):
         for update in ("standard", "gs"):
             model = mdpsolver.model()
-            model.mdp(discount=mdp.discount, rewards=reward, tranMatProbs=table, tranMatColumns=columns)
+            model.mdp(discount=mdp.discount, **tables)
 
             def run(model=model, algorithm=algorithm, update=update):
                 model.solve(
@@ -124,12 +128,11 @@ def mdpsolver_runs(mdp: pr.MDP) -> dict[str, Callable[[], np.ndarray]]:
     return runs
 
 
-def mdpax_runs(mdp: pr.MDP) -> dict[str, Callable[[], np.ndarray]]:
-    """mdpax's value iteration in double precision, compiled before it is timed; it starts from zero every time."""
+def mdpax_table(mdp: pr.MDP):
+    """Return a model as a problem of mdpax, in double precision: random event k leads to the k-th next state."""
     import jax.numpy as jnp
     from jax import config
     from mdpax.core.problem import Problem
-    from mdpax.solvers import ValueIteration
 
     config.update("jax_enable_x64", True)
     states, actions = mdp.reward.shape
@@ -142,7 +145,7 @@ def mdpax_runs(mdp: pr.MDP) -> dict[str, Callable[[], np.ndarray]]:
     rewards = jnp.asarray(mdp.reward)
 
     class Table(Problem):
-        """A model given by arrays: random event k leads to the k-th next state of the pair."""
+        """A model given by arrays."""
 
         name = "table"
 
@@ -164,12 +167,19 @@ def mdpax_runs(mdp: pr.MDP) -> dict[str, Callable[[], np.ndarray]]:
         def transition(self, state, action, random_event):
             return targets[state[0], action[0], random_event[0]][None], rewards[state[0], action[0]]
 
+    return Table()
+
+
+def mdpax_runs(mdp: pr.MDP) -> dict[str, Callable[[], np.ndarray]]:
+    """mdpax's value iteration in double precision, compiled before it is timed; it starts from zero every time."""
+    from mdpax.solvers import ValueIteration
+
     solver = ValueIteration(
-        Table(),
+        mdpax_table(mdp),
         gamma=mdp.discount,
         epsilon=RESIDUAL * mdp.discount / (1.0 - mdp.discount),
         convergence_test="max_diff",
-        max_batch_size=states,
+        max_batch_size=mdp.n_states,
         verbose=0,
     )
     start = solver.values

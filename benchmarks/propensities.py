@@ -1,10 +1,12 @@
-"""Are logged propensities true: ``python -m benchmarks.propensities --decisions 1000000 --workers 2``.
+"""Are logged propensities true: ``python -m benchmarks.propensities --decisions 1000000 --keep propensities.jsonl``.
 
 Processes with replicas of their own decide for users of one slot with an experiment: floors, a cap, a control arm with
 a fixed share, a ramp, a hold-out, sticky users. Rewards are learned by all of them, later than decisions are taken, so
 replicas lag behind each other. For each part and arm the count of decisions is compared with the sum of the
 propensities that the arm had in all decisions of the part: the difference is a martingale with the variance sum of
-p (1 - p). A sticky decision counts once. Limit: five standard errors.
+p (1 - p). A sticky decision counts once. Limit: five standard errors. The work is done in pieces, each with a slot of
+its own and ``--replicas`` processes. What a piece has found is appended to the file ``--keep``; run again, the command
+goes on with the pieces that are missing.
 
 Before that, bandits with floors and caps by arm decide as often in one and the same context, without a journal.
 """
@@ -12,10 +14,14 @@ Before that, bandits with floors and caps by arm decide as often in one and the 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,20 +125,42 @@ def work(given: tuple[str, int, int]) -> dict[str, Any]:
     return found
 
 
-def measured(decisions: int, workers: int, folder: str) -> dict[str, Any]:
-    """Return the sums of all processes."""
-    prepare(folder)
-    shares = [(folder, number, math.ceil(decisions / workers)) for number in range(workers)]
-    if workers == 1:
-        results = [work(shares[0])]
-    else:
-        with multiprocessing.get_context("spawn").Pool(workers) as pool:
-            results = pool.map(work, shares)
+def measured(decisions: int, replicas: int) -> dict[str, Any]:
+    """Return the sums of a piece: processes that decide for one slot."""
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(folder)
+        shares = [(folder, number, math.ceil(decisions / replicas)) for number in range(replicas)]
+        with ProcessPoolExecutor(replicas, multiprocessing.get_context("spawn")) as pool:
+            return _total(pool.map(work, shares))
+
+
+def _total(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     total: dict[str, Any] = {}
     for result in results:
         for part, sums in result.items():
-            total[part] = total.get(part, 0.0) + sums
+            total[part] = total.get(part, 0.0) + np.asarray(sums)
     return total
+
+
+def kept(path: Path) -> list[dict[str, Any]]:
+    """Return what the pieces in a file have found; a last line that was cut off is left out."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def pieces(decisions: int, path: Path, size: int, replicas: int, workers: int) -> list[dict[str, Any]]:
+    """Work on the pieces that a file lacks, and return what all have found."""
+    found = kept(path)
+    path.write_text("".join(json.dumps(one) + "\n" for one in found))
+    missing = math.ceil(decisions / size) - len(found)
+    with ThreadPoolExecutor(max(1, workers // replicas)) as pool, open(path, "a") as file:
+        for result in as_completed([pool.submit(measured, size, replicas) for _ in range(missing)]):
+            sums = {part: one.tolist() for part, one in result.result().items()}
+            file.write(json.dumps(sums) + "\n")
+            file.flush()
+            found.append(sums)
+            print(f"{len(found)} of {math.ceil(decisions / size)} pieces", flush=True)
+    return found
 
 
 def deviations(total: dict[str, Any]) -> dict[tuple[str, str], float]:
@@ -149,15 +177,16 @@ def main() -> int:
     """Print the table; return 1 if the limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--decisions", type=int, default=1_000_000)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--keep", type=Path, default=Path("propensities.jsonl"), help="file of the pieces")
+    parser.add_argument("--piece", type=int, default=25_000, help="decisions of a piece")
+    parser.add_argument("--replicas", type=int, default=2, help="processes that decide for one slot")
+    parser.add_argument("--workers", type=int, default=2, help="processes at the same time")
     given = parser.parse_args()
     alone = repeated(given.decisions)
     bad = _show(f"{given.decisions:,} decisions in one context", alone)
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        total = measured(given.decisions, given.workers, folder)
-    seconds = time.perf_counter() - began
-    bad |= _show(f"{given.decisions:,} decisions by {given.workers} processes in {seconds:.0f} s", total)
+    found = pieces(given.decisions, given.keep, given.piece, given.replicas, given.workers)
+    made = int(sum(np.array(sums)[0].sum() for one in found for sums in one.values()))
+    bad |= _show(f"{made:,} decisions of {len(found)} slots by {given.replicas} processes each", _total(found))
     return int(bad)
 
 

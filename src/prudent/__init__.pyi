@@ -27,6 +27,7 @@ from .bandits import SharedLinearBandit as SharedLinearBandit
 from .data import Features as Features
 from .data import StateMap as StateMap
 from .estimation import from_log as from_log
+from .evaluation import learn_policy as learn_policy
 from .evaluation import off_policy as off_policy
 from .journal import Journal as Journal
 from .models import MDP as MDP

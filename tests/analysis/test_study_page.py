@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from _chromium import Page
 from refusals import refused
 
 import prudent as pr
@@ -82,6 +83,36 @@ def test_the_page_holds_its_data(study, page):
 
 def test_a_page_of_50_states_prints_on_six_sheets(page, tmp_path):
     assert 2 <= printed_pages(tmp_path / "a4", page) <= 6
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    with Page(tmp_path_factory.mktemp("tab")) as tab:
+        yield tab
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["study", "solution", "horizon", "check"])
+def test_axe_finds_nothing_serious(kind, study, tab, tmp_path):
+    """In light and dark, on a screen and on a phone; a picture without a text must be found."""
+    path, careful = tmp_path / "page.html", study.profile.solutions[0.9]
+    if kind == "study":
+        study.report(path, unit="euro per day")
+    elif kind == "solution":
+        careful.report(path, rules=careful.simplify(4, form="tree", draws=20))
+    elif kind == "horizon":
+        careful.problem.solve(horizon=4).report(path)
+    else:
+        rows = [(f"{i // 4}", *row) for i, row in enumerate(machine(4, 240))]
+        log = dict(zip(("episode", "state", "action", "next_state", "reward"), zip(*rows, strict=True), strict=True))
+        found = pr.analysis.check(log, 0.9, alphas=(0.0,), rng=1)
+        study_log(*pr.from_log(log, 0.9), (0.0,), draws=50, observations=5, check=found).report(path)
+    for width, dark in ((1300, False), (400, True)):
+        tab.window(width, dark=dark, phone=width < 500)
+        tab.go(path.as_uri())
+        assert tab.serious() == []
+    tab.see("document.querySelector('figure svg[role=img]').removeAttribute('aria-label')")
+    assert any(said.startswith("svg-img-alt") for said in tab.serious())
 
 
 @pytest.mark.slow

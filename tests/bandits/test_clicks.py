@@ -13,7 +13,7 @@ from scipy.special import expit
 
 import prudent as pr
 from prudent._numerics.glm import mean_odds, sd_odds
-from prudent.bandits.belief.glm import _until_next
+from prudent.bandits.belief.glm import until_next
 
 ARMS, DIM = 4, 3
 KINDS = {"bernoulli": pr.posteriors.LogisticPosterior, "poisson": pr.posteriors.PoissonPosterior}
@@ -375,7 +375,7 @@ def test_a_wrong_scale_is_noticed():
 
 
 def test_the_prior_is_learned_ever_more_rarely():
-    times = [count for count in range(1, 2000) if _until_next(count - 1, 5) == 1]
+    times = [count for count in range(1, 2000) if until_next(count - 1, 5) == 1]
     assert times[:5] == [16, 20, 25, 31, 38]
     ratios = np.diff(times) / times[:-1]
     assert ((ratios > 0.2) & (ratios < 0.26)).all()

@@ -347,7 +347,7 @@ def logged(rows=400):
 def test_evaluation_matches_features_by_name(tmp_path):
     table = logged()
     bandit = LinearBandit.from_log(table[:200], features=["age", "price"], rng=1)
-    right = pr.off_policy(table, bandit, context=["age", "price"])
+    right = pr.off_policy(table, bandit, features=["age", "price"])
     nested = [
         {"context": {"price": row.price, "age": row.age}, "arm": row.arm, "reward": row.reward, "propensity": 0.5}
         for row in table.itertuples()
@@ -371,7 +371,7 @@ def test_evaluation_matches_features_by_name(tmp_path):
     assert runs[0] == runs[1] == runs[2]
     for call in (pr.off_policy, pr.evaluation.replay):
         with refused(DataError, "different-features"):
-            call(table, bandit, context=["age", "reward"])
+            call(table, bandit, features=["age", "reward"])
         with refused(DataError, "missing-column", argument="log"):
             call(table.drop(columns="price"), bandit)
         with refused(ParameterError, "missing-column", argument="log"):

@@ -210,7 +210,7 @@ def test_every_form_of_a_target_reads_the_same(logs):
 
 
 def test_the_logged_policy_earned_what_it_earned(logs):
-    found = off_policy(logs["wide"][0], "logged", context=["age", "price"])
+    found = off_policy(logs["wide"][0], "logged", features=["age", "price"])
     mean = logs["wide"][0].reward.mean()
     assert found.value == pytest.approx(mean)
     assert found.to_pandas().loc[["ips", "snips", "dr", "sndr"], "estimate"].tolist() == pytest.approx([mean] * 4)

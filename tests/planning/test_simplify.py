@@ -65,6 +65,92 @@ def test_a_longer_list_never_loses_more_and_the_words_say_what_it_does(rng):
     assert "loses" in repr(found)
 
 
+def grown_trees(count, conditions, actions):
+    """Yield the policies of all trees with so many leaves."""
+    if count == 1:
+        yield from (np.full(conditions.shape[1], a) for a in range(actions))
+    for left in range(1, count):
+        for holds in conditions:
+            for yes in grown_trees(left, conditions, actions):
+                for no in grown_trees(count - left, conditions, actions):
+                    yield np.where(holds, yes, no)
+
+
+def test_small_trees_are_the_best_of_all(rng):
+    """Three leaves over two columns of three values each: all trees, one by one."""
+    for _ in range(2):
+        mdp = random_mdp(rng, S=9)
+        mdp = pr.MDP(mdp.dense(), mdp.reward, 0.9, states=[(i, j) for i in range(3) for j in range(3)])
+        found = pr.solve(mdp).simplify(max_rules=3, form="tree")
+        first, second = np.indices((3, 3)).reshape(2, 9)
+        cuts = np.array([column >= cut for column in (first, second) for cut in (1, 2)])
+        for each in found.lists:
+            best = max(value_of(mdp, policy) for policy in grown_trees(len(each.rules), cuts, 2))
+            assert each.exact
+            assert each.bound == 0.0
+            assert each.value == pytest.approx(best, abs=1e-9)
+
+
+def test_the_rules_of_a_tree_hold_one_at_a_time_and_can_be_read_alone(rng):
+    mdp = random_mdp(rng, S=24, A=3)
+    kinds, sizes = np.array(["red", "green", "blue"])[np.arange(24) % 3], rng.permutation(24) // 3
+    found = pr.solve(mdp).simplify(max_rules=6, columns={"kind": kinds, "size": sizes}, form="tree")
+    losses = [each.loss for each in found.lists]
+    assert losses == sorted(losses, reverse=True)
+    assert len(found.rules) > 3
+    for each in found.lists:
+        assert value_of(mdp, each.policy) == pytest.approx(each.value, abs=1e-8)
+        assert each.loss <= each.bound + 1e-9 or each.exact
+        assert sum(rule.states for rule in each.rules) == 24
+        for state in range(24):
+            spoken = [rule.action for rule in each.rules if holds(rule.condition, kinds[state], sizes[state])]
+            assert spoken == [each.policy[state]]
+    assert all(line.startswith("If ") for line in found.sentences())
+
+
+def holds(condition, kind, size):
+    """Return whether a condition in words holds in a state."""
+    terms = [] if condition is None else condition.split(" and ")
+    for term in terms:
+        column, _, words = term.partition(" is ")
+        if column == "size":
+            number = float(words.replace("below", "").replace("or more", ""))
+            true = size < number if "below" in words else size >= number
+        else:
+            true = (kind == words.removeprefix("not ")) != words.startswith("not ")
+        if not true:
+            return False
+    return True
+
+
+def test_no_rules_beat_the_bound_where_the_policy_is_careful(rng):
+    """Rules may earn more than a careful policy in the mean model, but never more than its best policy."""
+    model = pr.UncertainMDP.direct(rng.normal(size=(12, 3)), 0.9)
+    counts = rng.gamma(0.3, size=(36, 12)) + 0.02
+    solution = pr.BayesianRiskMDP(model, pr.DirichletPosterior(counts), alpha=0.9).solve()
+    mean = model.mdp(counts / counts.sum(axis=1, keepdims=True))
+    best = pr.solve(mean).value.mean()
+    for form in ("list", "tree"):
+        for each in solution.simplify(max_rules=4, form=form, draws=20).lists:
+            assert each.exact or each.bound == pytest.approx(best - each.value, abs=1e-6)
+            assert each.exact or each.value + each.bound >= best
+
+
+def test_a_tree_over_time_and_admissible_actions(rng):
+    admissible = np.ones((6, 3), dtype=bool)
+    admissible[::2, 0] = admissible[3, 1] = False
+    mdp = pr.MDP(rng.dirichlet(np.ones(6), (6, 3)), rng.normal(size=(6, 3)), 1.0, admissible=admissible)
+    solution = pr.solve(mdp, horizon=3)
+    found = solution.simplify(max_rules=4, form="tree")
+    for each in found.lists:
+        assert each.policy.shape == (3, 6)
+        assert np.take_along_axis(admissible[np.newaxis].repeat(3, 0), each.policy[..., np.newaxis], 2).all()
+        assert pr.evaluate(mdp, each.policy, horizon=3).value[0].mean() == pytest.approx(each.value, abs=1e-9)
+    assert found.best.value <= solution.value[0].mean() + 1e-9
+    with refused(ParameterError, "unknown-option", argument="form"):
+        solution.simplify(form="forest")
+
+
 def test_value_counts_and_not_agreement():
     """Nine states hardly matter; the tenth does. One rule follows the tenth."""
     S = 10

@@ -7,7 +7,7 @@ import numpy as np
 import prudent as pr
 from prudent.planning.certificate_file import model_file
 
-FORGERIES = ("value", "smaller error", "other action", "level", "model", "truncated", "type", "shape")
+FORGERIES = ("value", "smaller error", "other action", "level", "model", "other model", "truncated", "type", "shape")
 
 
 def random_known(rng, size=8):
@@ -33,8 +33,8 @@ def files(solution, folder):
     return (folder / "model.json").read_bytes(), (folder / "certificate.json").read_bytes()
 
 
-def forged(kind, model, certificate, rng, worse=1e-10):
-    """Return the files after a forgery, or None where it would change nothing."""
+def forged(kind, model, certificate, rng, other=None, worse=1e-10):
+    """Return the files after a forgery, or None where it changes nothing; ``other`` is the file of another model."""
     record = json.loads(certificate)
     s = int(rng.integers(len(record["value"])))
     if kind == "value":  # one unit in the tenth digit of the largest value
@@ -59,6 +59,8 @@ def forged(kind, model, certificate, rng, worse=1e-10):
         at = int(rng.integers(len(table[name])))
         table[name][at] += 1.0
         model = json.dumps(table, sort_keys=True, separators=(",", ":")).encode()
+    elif kind == "other model":
+        return None if other is None or other == model else (other, certificate)
     elif kind == "truncated":
         return model, certificate[: int(rng.integers(len(certificate) - 2))]
     elif kind == "type":

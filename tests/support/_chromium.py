@@ -13,7 +13,9 @@ import os
 import select
 import subprocess
 import time
+from pathlib import Path
 
+import pytest
 from _browser import FLAGS, find_browser
 
 KEYS = {"Tab": (9, None), "Enter": (13, "\r"), " ": (32, " "), "Backspace": (8, None)}
@@ -138,3 +140,16 @@ class Page:
         found = self.call("Page.captureScreenshot", captureBeyondViewport=True)
         with open(path, "wb") as file:
             file.write(base64.b64decode(found["data"]))
+
+    def serious(self):
+        """Return what axe-core calls serious or critical on the page, with everything unfolded: rules and elements."""
+        rules = pytest.importorskip("axe_core_python")
+        self.see("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        self.see(Path(rules.__file__).with_name("axe.min.js").read_text(encoding="utf-8") + ";0")
+        found = self.see("axe.run(document, {resultTypes: ['violations']}).then(found => found.violations)")
+        return [
+            f"{one['id']}: {node['html'][:200]}"
+            for one in found
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"]
+        ]

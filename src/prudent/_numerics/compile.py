@@ -27,6 +27,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import numba
 from llvmlite.binding import ffi
 from numba.core import caching, compiler_lock, event
+from numba.core.runtime import rtsys
 
 from .._support.files import leave_turn, take_turn
 from .._support.locks import register_fork
@@ -275,8 +276,11 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:
         """Return the machine code that is kept, or came with the package; a file that cannot be read is not there."""
+        # Numba would first load its tables of types and implementations, a quarter of a second in every process. What
+        # compiles needs them, and loads them itself; machine code needs only the functions of the runtime.
+        rtsys.initialize(target_context)
         with suppress(Exception):  # whatever a damaged file makes the reader say
-            code = super().load_overload(sig, target_context)
+            code = self._load_overload(sig, target_context)
             if code is not None:
                 return code
         if self._shipped is not None:

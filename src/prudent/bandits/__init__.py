@@ -28,7 +28,7 @@ from __future__ import annotations
 from ..schedules import Decay
 from .bandit import LinearBandit
 from .base import Bandit
-from .belief import Belief
+from .belief import Belief, HurdlePosterior
 from .decision import Decision
 from .law import Law
 from .settings import (
@@ -48,6 +48,7 @@ __all__ = [
     "Belief",
     "Decay",
     "Decision",
+    "HurdlePosterior",
     "Law",
     "LinearBandit",
     "SharedLinearBandit",

@@ -27,6 +27,7 @@ from .belief.arms import ArmBelief
 from .belief.beta import BetaArms
 from .belief.gaussian import GaussianArms
 from .belief.glm import LINKS, GlmArms
+from .belief.hurdle import HurdleArms
 from .belief.wide import WideArms
 from .checks import context_size, options_of, refuse_noise, settings_of
 from .checkup import Checkup, checkup
@@ -69,8 +70,9 @@ class LinearBandit(NamedArms):
         Names of the features, by which dicts and tables of pandas are read. The default is the names of the first such
         context. Lists and arrays go by position. Or ``Features``, which make numbers of categories, tags, times and so
         on, of which the bandit keeps a copy; or a fitted transformer of scikit-learn.
-    rewards : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
-        Kind of rewards: real numbers, clicks (0 or 1) or counts.
+    rewards : {"gaussian", "bernoulli", "poisson", "hurdle"}, default="gaussian"
+        Kind of rewards: real numbers, clicks (0 or 1), counts, or revenue (0, or a positive amount if there is a
+        purchase).
 
     Other Parameters
     ----------------
@@ -154,7 +156,7 @@ class LinearBandit(NamedArms):
         names = arm_names(arms, "arms")
         common = None if isinstance(min_propensity, Mapping) else min_propensity
         more = {"first_pulls": first_pulls, "min_propensity": common, "exploration": exploration, "horizon": horizon}
-        one_of(rewards, "rewards", ["gaussian", *LINKS])
+        one_of(rewards, "rewards", ["gaussian", *LINKS, "hurdle"])
         one_of(interactions, "interactions", ["none", "auto"])
         if interactions == "auto" and rewards != "gaussian":
             message = f'interactions="auto" is for normal rewards, not for rewards={rewards!r}'
@@ -172,7 +174,9 @@ class LinearBandit(NamedArms):
             belief = kind(len(names), blank, self._intercept, sd, noise)
         else:
             refuse_noise(rewards, sd, noise)
-            if rewards == "bernoulli" and self._dim == 0 and prior is None:
+            if rewards == "hurdle":
+                belief = HurdleArms(len(names), size, prior, self._intercept)
+            elif rewards == "bernoulli" and self._dim == 0 and prior is None:
                 belief = BetaArms(len(names))
             else:
                 belief = GlmArms(len(names), rewards, size, prior, self._intercept)
@@ -521,9 +525,9 @@ class LinearBandit(NamedArms):
         with self._lock:
             mean, covariance = self._belief.coefficients()
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-            counts = {"pulls": self._belief.pulls.copy(), "tries": self._belief.tries.copy()}
+            told = self._belief.tallies(), self._attributes()
             names = self._belief.labels(self._labels(self.features))
-            return dataset(names, mean, sd, covariance, self.arms, counts, self._attributes())
+            return dataset(names, mean, sd, covariance, self.arms, *told)
 
     def check(self) -> Checkup:
         """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.

@@ -604,11 +604,6 @@ class Bandit(SavedBandit):
         self._belief.solve_again()
         self._went_on()
 
-    @property
-    def belief(self) -> Belief:
-        """What was learned. It is not a copy: change it only through the methods of the bandit."""
-        return self._belief
-
     def _kin(self, bandit: Any, label: str) -> Self:
         """Return a bandit of the same settings whose evidence does not fade, or raise."""
         instance_of(bandit, label, type(self))

@@ -32,8 +32,9 @@ PartsOf = Callable[[list[int]], Parts]
 """Function that returns what the scores at two positions are made of."""
 
 
-SCORES = {"gaussian": "mean reward", "bernoulli": "log odds", "poisson": "log rate"}
-_RESPONSES = {"gaussian": "mean reward", "bernoulli": "chance of a 1", "poisson": "rate"}
+SCORES = {"gaussian": "mean reward", "bernoulli": "log odds", "poisson": "log rate", "hurdle": "log odds of a purchase"}
+_RESPONSES = {"gaussian": "mean reward", "bernoulli": "chance of a 1", "poisson": "rate", "hurdle": "mean reward"}
+_SCALES = {"hurdle": "log revenue"}  # of scores, where they are not linear in the features
 _SHOWN = 3  # features that are listed, for and against
 
 
@@ -196,7 +197,7 @@ def _words(why: Explanation) -> list[str]:
     if not math.isfinite(chosen.sd):
         return [*lines, "Choices are uniform until two different rewards have been seen."]
     lead, apart = chosen.mean - rival.mean, number_format([why.spread])
-    scale = "" if why.kind == "gaussian" else f" in {SCORES[why.kind]}"
+    scale = "" if why.kind == "gaussian" else f" in {_SCALES.get(why.kind, SCORES[why.kind])}"
     verb = "leads" if lead >= 0.0 else "is behind"
     lines.append(
         f"{name} is better with the chance {chance(why.better)}: it {verb} by {apart(abs(lead))}{scale} "

@@ -217,8 +217,8 @@ class NamedArms(Bandit):
             raise ParameterError(message, code="wrong-shape", argument="context", value=point.shape)
         names, rows = self._names_and_rows(arms)
         law, _ = self._next_law(point, arms, True)
-        coefficients, covariances = self._belief.coefficients()
         design = self._belief.design(self._with_constant(np.stack([point, point])))
+        coefficients, covariances = self._belief.slopes(design[0])
 
         def parts(two: list[int]) -> Parts:
             at = rows[two]

@@ -55,6 +55,11 @@ class SavedBandit(NamedFeatures):
     _decisions: int
     _rewards: int
 
+    @property
+    def belief(self) -> Belief:
+        """What was learned. It is not a copy: change it only through the methods of the bandit."""
+        return self._belief
+
     @abstractmethod
     def _add_names(self, names: list[Arm]) -> None:
         """Take the names of arms whose rows the belief has added."""
@@ -491,8 +496,8 @@ class SavedBandit(NamedFeatures):
                 arrays |= widened(arrays, self._belief.axes, len(more), precision)
             values |= {"features": [*known, *more], "retired": [name for name in known if name not in names]}
             twin = self._restored(values, arrays)
-            self._belief, self._dim, self._retired = twin._belief, twin._dim, twin._retired
-            self._names_of_features = twin._names_of_features
+            self._belief, self._dim = twin.belief, twin.dim
+            self._names_of_features, self._retired = twin.features, twin.retired
             self._went_on()
         return self
 

@@ -31,6 +31,7 @@ import hashlib
 import json
 import math
 import sys
+from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -43,8 +44,7 @@ except ImportError:  # enough for known probabilities
     flint = None  # type: ignore[assignment]
 
 acb, arb, ctx = (getattr(flint, name, None) for name in ("acb", "arb", "ctx"))  # type: Any, Any, Any
-BITS = 128  # precision of balls
-STEP = 1e-7  # distance of x1, x2, x3, as a share of the mean distance from x2 to the tail
+BITS, STEPS = 128, (1e-7, 1e-5, 1e-3)  # precision of balls; distances of x1, x2, x3 to try, per depth of the tail
 
 
 class RefusedError(Exception):
@@ -76,10 +76,7 @@ def check(model_file: bytes, certificate_file: bytes, rows: int | None = None) -
                 left, skipped = left - 1, skipped + (left < 1)
                 if left < 0:
                     continue
-                try:
-                    how = row.by_integral(above, alpha)
-                except ArithmeticError:  # numbers beyond what floats can say
-                    how = ""
+                how = row.by_integral(above, alpha)
             side = "above the upper" if above else "below the lower"
             _require({f"state {state}, action {action}: its backup may be {side} bound": bool(how)})
             proofs[how] += 1
@@ -114,17 +111,15 @@ class Model:
 
     def __init__(self, record: dict[str, Any]) -> None:
         self.n_states, self.n_actions = (_column(record, name, 1, int)[0] for name in ("n_states", "n_actions"))
-        self.pairs, self.first, self.next_state = (
-            _column(record, n, None, int) for n in ("pairs", "first", "next_state")
-        )
+        names = ("pairs", "first", "next_state")
+        self.pairs, self.first, self.next_state = (_column(record, name, None, int) for name in names)
         self.discount, spans = _column(record, "discount", 1)[0], list(pairwise(self.first))
         states = {p // self.n_actions for p in self.pairs}
         first = self.first[0] == 0 and self.first[-1] == len(self.next_state) and all(a <= b for a, b in spans)
         rules = {
             "discount must be in [0, 1)": 0.0 <= self.discount < 1.0,
             "pairs must ascend": all(a < b for a, b in pairwise(self.pairs)),
-            "every state needs a pair": (len(states), min(states), max(states) + 1)
-            == (self.n_states, 0, self.n_states),
+            "every state needs a pair": len(states) == self.n_states == max(states) + 1 and min(states) == 0,
             "first must ascend from 0 to the end": first and len(spans) == len(self.pairs),
             "next_state must be a state, or -1": all(-1 <= s < self.n_states for s in self.next_state),
         }
@@ -195,9 +190,11 @@ class Row:
                 merged[outcome] = merged.get(outcome, Fraction(0)) + Fraction(count)
         ctx.prec = BITS
         values = [sign * (arb(r) + arb(self.discount) * (arb(v) + arb(e))) for r, (v, e) in merged]
-        tail = Tail(values, [arb(n.numerator) / arb(n.denominator) for n in merged.values()], abs(alpha))
-        limit = sign * (arb(self.limit[0]) + arb(self.limit[1]))
-        return "integrals" if (tail.at_most(limit) if above == (sign > 0) else tail.at_least(limit)) else ""
+        limit, proved = sign * (arb(self.limit[0]) + arb(self.limit[1])), False
+        with suppress(ArithmeticError):  # of numbers too extreme for floats: nothing is proved
+            tail = Tail(values, [arb(n.numerator) / arb(n.denominator) for n in merged.values()], abs(alpha))
+            proved = tail.at_most(limit) if above == (sign > 0) else tail.at_least(limit)
+        return "integrals" if proved else ""
 
 
 class Tail:
@@ -220,9 +217,9 @@ class Tail:
         if len(self.values) == 1 or all(v <= limit for v in self.values):
             return all(v <= limit for v in self.values)
         middle = arb(self.quantile())
-        step = arb(STEP * float((middle - (top := self.gain(middle))).mid()))  # of the depth of the tail
-        low, high = self.gain(middle - step), self.gain(middle + step)
-        return all(top > side and 2 * top - side <= limit for side in (low, high))
+        depth = float((middle - (top := self.gain(middle))).mid())  # of the tail
+        pairs = ([self.gain(middle + sign * arb(step * depth)) for sign in (-1, 1)] for step in STEPS)
+        return any(all(top > side and 2 * top - side <= limit for side in pair) for pair in pairs)
 
     def gain(self, x: Any) -> Any:
         """Return a ball with G(x) = x - E[(x - X)+] / (1 - alpha)."""
@@ -264,8 +261,8 @@ class Tail:
     def quantile(self) -> float:
         """Return x with P(X <= x) near 1 - alpha; only the tightness of the bounds depends on it."""
         low, high = min(float(v.mid()) for v in self.values), max(float(v.mid()) for v in self.values)
-        aim = min(1.0 - self.alpha, 1.0 - 2.0**-53)
-        margin, below, above, side = 0.01 * (high - low), self.alpha - 1.0, self.alpha, 0
+        aim, margin, side = min(1.0 - self.alpha, 1.0 - 2.0**-53), 0.01 * (high - low), 0
+        below, above = -aim, self.alpha
         x = min(max(float(self.mean.mid()) + self.sd * NormalDist().inv_cdf(aim), low + margin), high - margin)
         ctx.prec = 64
         for _ in range(100):  # false position, Illinois

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numba.core import event
 
 import prudent as pr
 import prudent.simulation  # kernels are declared: known now whether they can be kept
@@ -25,18 +26,18 @@ from .._numerics.compile import default_threads, unkept
 from ..errors import StoreError
 
 
-def _plans() -> None:
+def _small() -> tuple[pr.UncertainMDP, pr.DirichletPosterior]:
     model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
-    posterior = pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+    return model, pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+
+
+def _plans() -> None:
+    model, posterior = _small()
     problem = pr.BayesianRiskMDP(model, posterior, alpha=0.9)
     mdp = model.mdp(posterior.mean())
     for solution in (problem.solve(), problem.solve(draws=10, rng=0), pr.solve(mdp)):
         problem.evaluate(solution.policy)
-    unknown = pr.posteriors.NormalPosterior(np.zeros((2, 2)), 1.0, 1.0)
-    pr.BayesianRiskMDP(model, posterior, alpha=0.9, reward_posterior=unknown).solve()
     problem.solve(baseline="log", min_visits=2)
-    pr.planning.RobustMDP(mdp, pr.L1Ball(0.1)).solve()
-    pr.BayesianRiskMDP(model, posterior, alpha=0.9, outcome_risk=pr.CVaR(0.5)).solve(draws=10, rng=0)
     pr.solve(mdp, tol=1e-30)  # beyond 64 bits
     pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
@@ -45,17 +46,29 @@ def _plans() -> None:
     pr.posteriors.LinearGaussianPosterior(1).update([[1.0]], [0.0])
     for policy in ([0, 0], [[0, 0], [1, 1], [0, 0]]):
         model.trajectory(posterior.mean(), policy, 3, rng=0)
+
+
+def _unknown_rewards() -> None:
+    model, posterior = _small()
+    unknown = pr.posteriors.NormalPosterior(np.zeros((2, 2)), 1.0, 1.0)
+    pr.BayesianRiskMDP(model, posterior, alpha=0.9, reward_posterior=unknown).solve()
+
+
+def _objectives() -> None:
+    model, posterior = _small()
+    mdp = model.mdp(posterior.mean())
+    pr.planning.RobustMDP(mdp, pr.L1Ball(0.1)).solve()
+    pr.BayesianRiskMDP(model, posterior, alpha=0.9, outcome_risk=pr.CVaR(0.5)).solve(draws=10, rng=0)
     pr.solve(mdp, horizon=2)
     pr.solve(mdp, objective=pr.EVaR(0.5), start=0, horizon=2)
     pr.evaluate(mdp, [[0.5, 0.5]] * 2, objective=pr.Entropic(1.0), horizon=2)
     pr.returns(mdp, [0, 0], horizon=2, replications=2, rng=0)
     static = pr.PosteriorRisk(pr.CVaR(0.5), randomised=True)  # whose upper bound calls all kernels of the search
-    problem.solve(objective=static, start=0, draws=4, rng=0)
+    pr.BayesianRiskMDP(model, posterior, alpha=0.9).solve(objective=static, start=0, draws=4, rng=0)
 
 
 def _profiles() -> None:
-    model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
-    posterior = pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+    model, posterior = _small()
     pr.risk_profile(model, posterior, (0.0, 0.9), draws=2, rng=0, regret=True)
 
 
@@ -81,9 +94,9 @@ def _bandits() -> None:
 
 def _clicks_and_items() -> None:
     """Compile what a server calls besides: clicks without context, counts, items."""
-    for dim, kind in ((0, "bernoulli"), (2, "poisson")):
+    for dim, kind in ((0, "bernoulli"), (2, "poisson"), (2, "hurdle")):
         learner = pr.LinearBandit(3, dim, rng=0, rewards=kind)
-        for reward in (1.0, 0.0):
+        for reward in (1.0, 0.0, 2.0 if kind == "hurdle" else 1.0):
             decision = learner.select(np.ones(learner.dim))
             learner.update(decision.context, decision.arm, reward)
             decision.propensity, decision.propensities  # noqa: B018
@@ -111,17 +124,38 @@ def _agents() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "bandits": _bandits,
     "plans": _plans,
+    "bandits": _bandits,
     "simulations": _agents,
-    "profiles": _profiles,
+    "unknown rewards": _unknown_rewards,
+    "objectives": _objectives,
     "simulated bandits": _simulated_bandits,
+    "profiles": _profiles,
 }
-"""What is compiled together, by name; what takes longest first, and what calls kernels of others after them."""
+"""What is compiled together, by name; what takes longest first, and what calls kernels of others after them. A part
+takes at most a quarter of it all, so that two processes end together."""
 
 
-def compile_all(tell: Callable[[str], None]) -> None:
-    """Compile all parts and keep them; ``tell`` is called with a line when a part begins."""
+KERNELS = 395
+"""How many kernels are compiled, about: where the progress bar ends."""
+
+_COMPILED = "+\n"  # what a process prints when it has compiled a kernel
+
+
+class _Counter(event.Listener):  # type: ignore[misc]
+    """Calls a function for each kernel that was compiled in this process."""
+
+    def __init__(self, advance: Callable[[], object]) -> None:
+        self._advance = advance
+
+    def on_start(self, event: object) -> None: ...
+
+    def on_end(self, event: object) -> None:
+        self._advance()
+
+
+def compile_all(tell: Callable[[str], None], advance: Callable[[], object] = lambda: None) -> None:
+    """Compile all parts and keep them; ``tell`` gets a line for each part, ``advance`` is called for each kernel."""
     jobs = min(default_threads(), len(PARTS)) if sys.executable else 1
     left = deque(enumerate(PARTS, 1))
 
@@ -138,7 +172,7 @@ def compile_all(tell: Callable[[str], None]) -> None:
         call = [sys.executable, "-m", __name__]
         with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
             try:
-                compile_parts(lambda name: _answer(child, name))
+                compile_parts(lambda name: _answer(child, name, advance))
             except BaseException:
                 left.clear()  # the other processes finish their part and end
                 child.kill()
@@ -146,7 +180,8 @@ def compile_all(tell: Callable[[str], None]) -> None:
 
     _require_kept(unkept())
     if jobs == 1:
-        compile_parts(_compiled)
+        with event.install_listener("numba:compile", _Counter(advance)):
+            compile_parts(_compiled)
     else:
         with ThreadPoolExecutor(jobs, thread_name_prefix="prudent") as pool:
             list(pool.map(in_child, range(jobs)))
@@ -158,13 +193,14 @@ def _compiled(name: str) -> str:
     return unkept()
 
 
-def _answer(child: subprocess.Popen[str], name: str) -> str:
-    """Return what ``_compiled`` returns in another process."""
+def _answer(child: subprocess.Popen[str], name: str, advance: Callable[[], object]) -> str:
+    """Return what ``_compiled`` returns in another process; call ``advance`` for each kernel."""
     assert child.stdin is not None
     assert child.stdout is not None
     try:
         print(name, file=child.stdin, flush=True)
-        answer = child.stdout.readline()
+        while (answer := child.stdout.readline()) == _COMPILED:
+            advance()
     except BrokenPipeError:
         answer = ""
     if not answer:
@@ -181,5 +217,6 @@ def _require_kept(reason: str) -> None:
 
 if __name__ == "__main__":
     gc.disable()  # the compiler makes so many objects that looking for garbage takes an eighth of its time
+    event.register("numba:compile", _Counter(lambda: print(_COMPILED, end="", flush=True)))
     for line in sys.stdin:
         print(_compiled(line.strip()), flush=True)

@@ -239,10 +239,12 @@ def compile_ahead() -> None:
     """Compile all kernels now and keep them, so that no later process has to wait for that."""
     import prudent
 
-    from .compile import compile_all
+    from .compile import KERNELS, compile_all
 
     began = time.perf_counter()
-    compile_all(lambda line: print(line, flush=True))
+    with Bar("compiling kernels") as bar:
+        bar.begin(KERNELS, 0)
+        compile_all(lambda line: print(line, flush=True), lambda: bar.advance("compiling kernels", 1))
     print(f"prudent {prudent.__version__}: kernels ready after {time.perf_counter() - began:.1f} s")
 
 

@@ -237,6 +237,10 @@ def _is_missing(value: Any) -> bool:
 
 def is_missing(column: Column) -> BoolArray:
     """Return which cells of a column are empty."""
+    if column.dtype.kind in "biuU":
+        return np.zeros(column.shape, dtype=np.bool_)
+    if column.dtype == object and column.ndim == 1 and set(map(type, column)) <= {str, int, bool}:
+        return np.zeros(column.shape, dtype=np.bool_)  # sooner than loading pandas
     import pandas
 
     return np.asarray(pandas.isna(column))

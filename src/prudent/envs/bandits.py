@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-from scipy.special import expit, logit
+import scipy
 
 from .._support.checks import (
     FloatArray,
@@ -174,7 +174,7 @@ class LogisticBanditEnv(OfTheta):
         float
             1 for a click, else 0.
         """
-        return float(rng.random() < expit(self.offset[arm] + self.theta[arm] @ context))
+        return float(rng.random() < scipy.special.expit(self.offset[arm] + self.theta[arm] @ context))
 
     def mean_rewards(self, t: int, context: ArrayLike) -> FloatArray:
         """Return the probabilities of a click.
@@ -191,7 +191,7 @@ class LogisticBanditEnv(OfTheta):
         ndarray of float
             Probabilities [A].
         """
-        return expit(self.offset + self.theta @ np.asarray(context))
+        return scipy.special.expit(self.offset + self.theta @ np.asarray(context))
 
 
 def logistic_bandit(
@@ -241,7 +241,7 @@ def logistic_bandit(
     low, high = (open_probability(rate, f"rates[{i}]") for i, rate in enumerate(ends))
     scale = finite_number(strength, "strength") / np.sqrt(features)
     theta = generator(rng).standard_normal((arms, features)) * scale
-    env = LogisticBanditEnv(theta, logit(np.linspace(low, high, arms)))
+    env = LogisticBanditEnv(theta, scipy.special.logit(np.linspace(low, high, arms)))
     if drift is None:
         return env
     return drifting(env, LogisticBanditEnv(np.roll(theta, -1, axis=0), np.roll(env.offset, -1)), at=drift)

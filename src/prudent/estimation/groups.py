@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from .._support.progress import Progress
 from ..models.log_summary import Pooling
@@ -91,10 +91,10 @@ def log_evidence(
     asked = range(counts.shape[0]) if sites is None else sites
     priors, own = pooled_priors(counts, pair, base, similarity, asked), counts[list(asked)]
     seen = own > 0.0
-    rows = gammaln(priors[seen] + own[seen]) - gammaln(priors[seen])
+    rows = scipy.special.gammaln(priors[seen] + own[seen]) - scipy.special.gammaln(priors[seen])
     before, after = _totals(priors, pair), _totals(priors + own, pair)
     tried = after > before
-    return float(rows.sum() - (gammaln(after[tried]) - gammaln(before[tried])).sum())
+    return float(rows.sum() - (scipy.special.gammaln(after[tried]) - scipy.special.gammaln(before[tried])).sum())
 
 
 def _seen_somewhere(counts: FloatArray, pair: IntArray, base: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:

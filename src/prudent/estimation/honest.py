@@ -50,7 +50,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from .._support.checks import discount_factor, generator, open_probability, positive, risk_level, whole_number
 from .._support.progress import Progress
@@ -196,7 +196,7 @@ def _kept_apart(rewards: Any) -> bool:
 
 
 def _width(confidence: float, repeats: int, folds: int) -> float:
-    return float(stdtrit(repeats * (folds - 1), 0.5 + confidence / 2.0))
+    return float(scipy.special.stdtrit(repeats * (folds - 1), 0.5 + confidence / 2.0))
 
 
 def _error(splits: FloatArray, influence: FloatArray) -> float:

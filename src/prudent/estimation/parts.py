@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg, sparse
+import scipy
 
 from ..errors import DataError, ParameterError
 from ..exact import cvar_normal
@@ -237,7 +237,7 @@ class PolicyChain:
         S = right.size
         if S > SMALL and self._factors is None:
             target = PRECISION * max(float(np.abs(right).max()), np.finfo(np.float64).tiny)
-            steps = sparse.csr_array((self.chain.data, self.chain.indices, self.chain.indptr), shape=(S, S))
+            steps = scipy.sparse.csr_array((self.chain.data, self.chain.indices, self.chain.indptr), shape=(S, S))
             chain, flow = self.chain._replace(reward=right), steps.T.tocsr() if back else steps
             if back:
                 chain = Chain(flow.indptr.astype(np.int64), flow.indices.astype(np.int32), flow.data, right)
@@ -251,8 +251,8 @@ class PolicyChain:
             matrix = self.chain.dense()
             matrix *= -self.discount
             matrix.flat[:: S + 1] += 1.0
-            self._factors = linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
-        return np.asarray(linalg.lu_solve(self._factors, right, trans=1 if back else 0, check_finite=False))
+            self._factors = scipy.linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
+        return np.asarray(scipy.linalg.lu_solve(self._factors, right, trans=1 if back else 0, check_finite=False))
 
 
 class Learned(NamedTuple):

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from ..types import BoolArray, FloatArray, IntArray
 from .counts import sums
@@ -158,5 +158,7 @@ class _Judge:
         flow = -sums(self.state * self.size + self.target, weight * self.later, self.size**2)
         flow = flow.reshape(self.size, self.size)
         flow.flat[:: self.size + 1] += 1.0
-        self.last = linalg.solve(flow, sums(self.state, weight * self.reward, self.size) + self.fixed, overwrite_a=True)
+        self.last = scipy.linalg.solve(
+            flow, sums(self.state, weight * self.reward, self.size) + self.fixed, overwrite_a=True
+        )
         return float(self.start @ self.last)

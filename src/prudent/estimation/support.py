@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from ..errors import ConvergenceWarning, ModelError
 from ..models.log_summary import SupportChange
@@ -68,7 +68,7 @@ def _values(
     earned[closed, 0] = value[closed]
     only = np.zeros((S, A), dtype=np.bool_)
     only[closed, 0] = True
-    transition = sparse.coo_array((chances, (entries.pair, entries.target)), shape=(S * A, S))
+    transition = scipy.sparse.coo_array((chances, (entries.pair, entries.target)), shape=(S * A, S))
     ending = only.astype(np.float64)
     if entries.duration is not None:
         ending = np.where(kept, np.clip(1.0 - sums(entries.pair, chances, S * A).reshape(S, A), 0.0, 1.0), ending)

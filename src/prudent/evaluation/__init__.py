@@ -6,7 +6,9 @@ from .confidence import ConfidenceSequence, confidence_sequence
 from .confidence_differences import DifferenceSequence
 from .episodes.result import EpisodeEstimates
 from .estimates import OffPolicyEstimates
+from .learned_policy import LearnedPolicy
 from .off_policy import off_policy
+from .policy_learning import learn_policy
 from .replay import Replay, replay
 from .tune import Tuning, tune
 
@@ -14,10 +16,12 @@ __all__ = [
     "ConfidenceSequence",
     "DifferenceSequence",
     "EpisodeEstimates",
+    "LearnedPolicy",
     "OffPolicyEstimates",
     "Replay",
     "Tuning",
     "confidence_sequence",
+    "learn_policy",
     "off_policy",
     "replay",
     "tune",

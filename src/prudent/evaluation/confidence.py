@@ -497,17 +497,17 @@ def confidence_sequence(
         Upper limits after each row; they never rise. Once no mean is in all intervals so far, the limits are those of
         the current one alone.
 
-    Warns
-    -----
-    CautionWarning
-        If no mean is in all intervals, which has at most the probability 1 - `confidence`.
-
     Raises
     ------
     DataError
         If a value is outside `value_range`.
     ParameterError
         If an argument is out of range, missing or does not suit `kind`.
+
+    Warns
+    -----
+    CautionWarning
+        If no mean is in all intervals, which has at most the probability 1 - `confidence`.
 
     See Also
     --------

@@ -41,8 +41,8 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    context : str or sequence of str, optional
-        Column of contexts, or columns of features.
+    wide : sequence of str, optional
+        Columns that make a context.
     columns : mapping, optional
         Our names of columns and those of the log.
     arms : iterable, optional
@@ -61,7 +61,7 @@ class Layout(NamedTuple):
         Whether such an encoder, which is ours then, learns from the log.
     """
 
-    context: str | Sequence[str] | None = None
+    wide: Sequence[str] | None = None
     columns: Mapping[str, str] | None = None
     arms: Iterable[Any] | None = None
     missing_reward: float | str | None = None
@@ -70,6 +70,11 @@ class Layout(NamedTuple):
     features: Sequence[str] | ContextEncoder | None = None
     independent: bool = False
     learn: bool = False
+
+
+def feature_columns(features: Any) -> tuple[str, ...] | None:
+    """Return the columns that ``features`` names as those that make a context; None if it is not given."""
+    return None if features is None else tuple(items_of(features, "features"))
 
 
 def is_independent(episode: Any) -> bool:
@@ -262,7 +267,7 @@ class BanditLog:
         if not self.dim:
             message = (
                 f"{what} needs contexts, and log has no column 'context'; name the columns of features: "
-                f"context=[...]; its columns are {self.columns}"
+                f"features=[...]; its columns are {self.columns}"
             )
             raise ParameterError(message, code="missing-column", argument="log", column="context")
 
@@ -387,7 +392,7 @@ class _Reader:
         return seconds
 
     def _contexts(self, table: TableBlock) -> FloatArray:
-        context = self._layout.context
+        context: Any = self._layout.wide
         if context is None and self._names["context"] in table.columns:
             context = self._names["context"]
         elif context is None:
@@ -400,7 +405,6 @@ class _Reader:
             if not any(name in table.columns for name in context):  # it has no contexts at all
                 return np.empty((table.size, 0))
         if not isinstance(context, str):
-            context = items_of(context, "context")
             points = np.empty((table.size, len(context)))
             for i, name in enumerate(context):
                 points[:, i] = _numbers(_cells(table, name))

@@ -39,7 +39,7 @@ from .episodes.result import EpisodeEstimates
 from .estimates import OffPolicyEstimates, Trace
 from .estimators import Estimate, R, W, estimates_at
 from .limits import INTERVALS, Ranges, limits_of
-from .logs import BLOCK, BanditLog, Block, Layout, is_independent
+from .logs import BLOCK, BanditLog, Block, Layout, feature_columns, is_independent
 from .moments import Moments, curve_marks, pieces
 from .policies import Chances, Regressor, RewardModelLike, TargetLike, arms_of, policy_of, reading_of
 from .reward_models import RewardModel, fitted
@@ -63,7 +63,7 @@ class RowKeywords(TypedDict, total=False):
     reward_range: Sequence[float] | None
     max_weight: float | None
     logging_policy: TargetLike | None
-    context: str | Sequence[str] | None
+    features: FeaturesLike | None
     arms: Iterable[ArmLike] | None
     columns: Mapping[str, Any] | None
     missing_reward: float | str | None
@@ -122,7 +122,6 @@ def off_policy(
     reward_range: Sequence[float] | None = None,
     max_weight: float | None = None,
     logging_policy: TargetLike | PolicyLike | None = None,
-    context: str | Sequence[str] | None = None,
     arms: Iterable[ArmLike] | None = None,
     columns: Mapping[str, Any] | None = None,
     missing_reward: float | str | None = None,
@@ -202,9 +201,6 @@ def off_policy(
         Largest possible weight. By default as seen in the log, or what is missing to a mean weight of 1.
     logging_policy : bandit, array_like, callable, str or dict, optional
         The policy that acted, for a log without propensities; same kinds as `target`.
-    context : str or sequence of str, optional
-        Column of the context, or the columns of a wide table that are features. Features with names, in the log and in
-        a bandit, are matched by name; a bandit finds its features in a wide table without this.
     arms : iterable, optional
         Names of the arms.
     columns : dict, optional
@@ -224,8 +220,10 @@ def off_policy(
         For episodes: propensities of the log, or estimated by the frequencies in each state, or by a multinomial logit
         of `features`. By default those of the log if it has any, else by states if it has states.
     features : sequence of str or Features, optional
-        For episodes: columns for the logit and `q_model`, by default all that have no other meaning. For decisions:
-        ``Features`` that make numbers of the columns of a log, for `reward_model`; those of a bandit are its own.
+        For decisions: the columns of a wide table that make the context, or ``Features`` that make numbers of columns,
+        for `reward_model`. Features with names, in the log and in a bandit, are matched by name; a bandit finds its
+        features in a wide table without this. For episodes: columns for the logit and `q_model`, by default all that
+        have no other meaning.
     states : StateMap, optional
         For episodes: map that gives rows their states; fitted to the log unless it is fitted already.
     terminal : iterable of hashable, optional
@@ -293,7 +291,6 @@ def off_policy(
         "switch": switch,
         "reward_range": reward_range,
         "max_weight": max_weight,
-        "context": context,
         "arms": arms,
         "missing_reward": missing_reward,
     }
@@ -331,15 +328,14 @@ def off_policy(
         options = Options(discount, episode, **shared, **for_episodes, interval=kind)
         return evaluate_episodes(log, target, options)
     usual = Options(1.0)
-    encoder = encoder_of(features)
-    if encoder is not None:
-        for_episodes["features"] = None
+    encoder, for_episodes["features"] = encoder_of(features), None
     _refuse_given(for_episodes, {name: getattr(usual, name) for name in for_episodes}, "episodes, with discount")
     interval = "bernstein" if interval is None else interval
     confidence = open_probability(confidence, "confidence")
     one_of(interval, "interval", INTERVALS)
     folds = whole_number(folds, "folds", minimum=2, maximum=10_000)
-    layout = Layout(context, columns, arms, missing_reward, block, False, encoder, is_independent(episode), learn=True)
+    wide = feature_columns(features) if encoder is None else None
+    layout = Layout(wide, columns, arms, missing_reward, block, False, encoder, is_independent(episode), learn=True)
     limits = (clip, switch, max_weight, reward_range)
     found = collected(log, target, reward_model, logging_policy, folds, layout, *limits)
     estimates = estimates_of(found, confidence, interval)

@@ -100,7 +100,7 @@ def contexts_for(bandit: Any, block: Block, log: BanditLog) -> FloatArray:
 
 
 def _is_bandit(policy: Any) -> bool:
-    return hasattr(policy, "arms") and hasattr(policy, "select")
+    return hasattr(policy, "arms") and (hasattr(policy, "select") or hasattr(policy, "propensities"))
 
 
 def policy_of(policy: Any, log: BanditLog, name: str = "target") -> Chances:

@@ -26,7 +26,7 @@ from ..display.figures import off_policy as figures
 from ..errors import DataError, OverlapWarning, ParameterError
 from ..types import ArmLike, FloatArray, RngLike, TableLike
 from .limits import INTERVALS, mean_limits
-from .logs import BLOCK, BanditLog, Block, Layout, is_independent
+from .logs import BLOCK, BanditLog, Block, Layout, feature_columns, is_independent
 from .moments import Moments, curve_marks, pieces
 from .policies import Chances, Learner, TargetLike, adopt, contexts_for, policy_of, reading_of
 
@@ -50,7 +50,7 @@ def replay(
     rng: RngLike = 0,
     logging_policy: TargetLike | None = None,
     min_propensity: float | None = None,
-    context: str | Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
     arms: Iterable[ArmLike] | None = None,
     columns: Mapping[str, str] | None = None,
     missing_reward: float | str | None = None,
@@ -91,7 +91,7 @@ def replay(
         The policy that acted, for a log without propensities; as for ``off_policy``.
     min_propensity : float, optional
         Lowest propensity of an eligible arm, by default the lowest in the log.
-    context, arms, columns, missing_reward, block
+    features, arms, columns, missing_reward, block
         Format of the log, as for ``off_policy``.
     episode : False, optional
         False says that the rows of a log with a column of episodes are independent decisions.
@@ -134,7 +134,8 @@ def replay(
     random = generator(rng)
     timed = fades_with_time(bandit)
     reading, independent = reading_of(bandit, learn=True), is_independent(episode)
-    layout = Layout(context, columns, arms, missing_reward, block, timed, reading, independent, learn=True)
+    wide = feature_columns(features)
+    layout = Layout(wide, columns, arms, missing_reward, block, timed, reading, independent, learn=True)
     with BanditLog(log, layout, bandit.arms) as read:
         read.require_contexts("bandit")
         rewards = read.reward_range(reward_range)

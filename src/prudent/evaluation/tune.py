@@ -33,7 +33,7 @@ from ..data.transformers import encoder_of
 from ..display.figures import off_policy as figures
 from ..errors import DataError, OverlapWarning, ParameterError
 from ..types import ArmLike, FloatArray, IntArray, RngLike, TableLike
-from .logs import BLOCK, BanditLog, Layout, is_independent
+from .logs import BLOCK, BanditLog, Layout, feature_columns, is_independent
 from .policies import TargetLike, adopt
 from .replay import FEW_REWARDS, KeepRates, Run, few_rewards, require_logged, thresholds_of
 
@@ -55,7 +55,7 @@ def tune(
     rng: RngLike = 0,
     logging_policy: TargetLike | None = None,
     min_propensity: float | None = None,
-    context: str | Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
     arms: Iterable[ArmLike] | None = None,
     columns: Mapping[str, str] | None = None,
     missing_reward: float | str | None = None,
@@ -92,7 +92,7 @@ def tune(
 
     Other Parameters
     ----------------
-    logging_policy, min_propensity, context, arms, columns, missing_reward, block, episode
+    logging_policy, min_propensity, features, arms, columns, missing_reward, block, episode
         Propensities and format of the log, as for ``replay``.
 
     Raises
@@ -125,9 +125,9 @@ def tune(
     tried = _options(settings)
     lives = (HalfLife.of(options.get("half_life")) for options in tried)
     timed = any(life is not None and life.unit == "seconds" for life in lives)
-    features = next((options["features"] for options in tried if options.get("features")), None)
-    reading = encoder_of(features) or features
-    layout = Layout(context, columns, arms, missing_reward, block, timed, reading, is_independent(episode), learn=True)
+    theirs = next((options["features"] for options in tried if options.get("features")), None)
+    reading, wide = encoder_of(theirs) or theirs, feature_columns(features)
+    layout = Layout(wide, columns, arms, missing_reward, block, timed, reading, is_independent(episode), learn=True)
     with BanditLog(log, layout) as read:
         read.require_contexts("a bandit")
         if arms is not None:

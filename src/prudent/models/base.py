@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self, SupportsInt
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from .._support import checks
 from ..data.labels import Labels
@@ -529,6 +529,6 @@ def _equal(one: Any, other: Any) -> bool:
         return one is other
     if isinstance(one, tuple) and hasattr(one, "_fields"):
         return all(map(_equal, one, other))
-    if isinstance(one, sparse.csr_array):  # canonical, so equal matrices are stored alike
+    if isinstance(one, scipy.sparse.csr_array):  # canonical, so equal matrices are stored alike
         return all(_equal(getattr(one, part), getattr(other, part)) for part in ("indptr", "indices", "data"))
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from .._support.checks import integer_array, mask_array, number_array, refuse, require_shape
 from ..data.columns import TableColumns
@@ -32,7 +32,7 @@ BY_PAIR = {"sources": PAIRS, "outcomes": NEXT_STATES}  # the names of a model in
 # -- matrices ----------------------------------------------------------------------------------------------
 
 
-def read_transitions(transition: Any, actions_first: bool) -> tuple[sparse.csr_array, Shape]:
+def read_transitions(transition: Any, actions_first: bool) -> tuple[scipy.sparse.csr_array, Shape]:
     """Return P(s' | s, a) as a new canonical matrix (S*A) x S, and (S, A); its entries are not checked."""
     if isinstance(transition, (list, tuple)) and any(map(_is_sparse, transition)):
         S, A = np.shape(transition[0])[0], len(transition)
@@ -41,7 +41,7 @@ def read_transitions(transition: Any, actions_first: bool) -> tuple[sparse.csr_a
                 got = f"shape {matrix.shape}" if _is_sparse(matrix) else type(matrix).__name__
                 message = f"the transition matrix of action {a} must be sparse with shape {(S, S)}, got {got}"
                 raise ModelError(message, code="wrong-shape", argument="transition", action=a)
-        by_action = _csr(sparse.vstack(transition, format="csr"))
+        by_action = _csr(scipy.sparse.vstack(transition, format="csr"))
         return canonical(by_action[np.arange(S * A).reshape(A, S).T.ravel()]), (S, A)
     if _is_sparse(transition):
         if actions_first:
@@ -66,11 +66,11 @@ def read_transitions(transition: Any, actions_first: bool) -> tuple[sparse.csr_a
 
 
 def _is_sparse(value: Any) -> bool:
-    return bool(sparse.issparse(value))
+    return bool(scipy.sparse.issparse(value))
 
 
-def _csr(matrix: Any) -> sparse.csr_array:
-    rows = sparse.csr_array(matrix, dtype=np.float64, copy=True)
+def _csr(matrix: Any) -> scipy.sparse.csr_array:
+    rows = scipy.sparse.csr_array(matrix, dtype=np.float64, copy=True)
     try:
         rows.check_format(full_check=True)
     except ValueError as fault:  # an index beyond the shape would be read blindly by every kernel
@@ -79,7 +79,7 @@ def _csr(matrix: Any) -> sparse.csr_array:
     return rows
 
 
-def canonical(matrix: sparse.csr_array) -> sparse.csr_array:
+def canonical(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """Return the matrix, in place: sorted, no duplicates, no stored zeros, int32 indices if they fit."""
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
@@ -89,7 +89,7 @@ def canonical(matrix: sparse.csr_array) -> sparse.csr_array:
     return matrix
 
 
-def row_numbers(matrix: sparse.csr_array) -> Indices:
+def row_numbers(matrix: scipy.sparse.csr_array) -> Indices:
     """Return the row of each stored entry; in a matrix (S*A) x S that is its pair s*A + a."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
@@ -157,7 +157,7 @@ def uncertain_direct(
     if support is None:
         next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
         return {"source": source, "next_state": next_state, "reward": given, **BY_PAIR}
-    if sparse.issparse(support):
+    if scipy.sparse.issparse(support):
         matrix: Any = support
         require_shape(matrix, "support", (S * A, S), "(S*A, S)", error=ModelError)
         pairs, targets = matrix.nonzero()

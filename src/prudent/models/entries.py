@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from .._support.checks import BoolArray, FloatArray, IntArray
 
@@ -89,7 +89,7 @@ def likely_outcomes(entries: Entries, theta: FloatArray) -> Outcomes:
 
 def expected_model(
     entries: Entries, theta: FloatArray, n_states: int | None = None, survival: FloatArray | None = None
-) -> tuple[sparse.csr_array, FloatArray, FloatArray]:
+) -> tuple[scipy.sparse.csr_array, FloatArray, FloatArray]:
     """Return the transition matrix (S*A) x S, the mean rewards and the chances to end [S, A] under ``theta`` [B, K].
 
     The entries may be those of some states of a model with ``n_states``, by default they are all of it.
@@ -103,7 +103,7 @@ def expected_model(
     ends = np.cumsum(np.bincount(pairs[goes_on], minlength=n_pairs))
     kept = weights if survival is None else weights * survival
     rows = (kept[goes_on], entries.next_state[goes_on], np.concatenate(([0], ends)))
-    matrix = sparse.csr_array(rows, shape=(n_pairs, n_states or n_pairs // entries.n_actions))
+    matrix = scipy.sparse.csr_array(rows, shape=(n_pairs, n_states or n_pairs // entries.n_actions))
     reward = np.bincount(pairs, weights=weights * entries.reward, minlength=n_pairs)
     over = entries.next_state == END
     ending = np.bincount(pairs[over], weights=weights[over], minlength=n_pairs)

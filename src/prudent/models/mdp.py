@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from .._numerics.compensated import sums_and_leaks
 from .._support.checks import SUM_TOLERANCE, number_array, require_shape
@@ -93,10 +93,10 @@ class MDP(ModelFiles):
 
     _compared = ("discount", "states", "actions", "admissible", "reward", "termination", "transition")
 
-    transition: sparse.csr_array
+    transition: scipy.sparse.csr_array
     reward: FloatArray
     termination: FloatArray | None
-    transition_reward: sparse.csr_array | None
+    transition_reward: scipy.sparse.csr_array | None
     leaks: tuple[float, float]
 
     def __init__(
@@ -164,7 +164,7 @@ class MDP(ModelFiles):
         pair, earned = steps.state * A + steps.action, steps.probability * steps.reward
         onward, target = pair[goes_on], steps.next_state[goes_on]
         self = cls(
-            sparse.coo_array((steps.probability[goes_on], (onward, target)), shape=(S * A, S)),
+            scipy.sparse.coo_array((steps.probability[goes_on], (onward, target)), shape=(S * A, S)),
             pair_sums(pair, earned, shape) if reward is None else reward,
             discount,
             termination=pair_sums(pair, steps.probability * steps.ends, shape),
@@ -191,7 +191,7 @@ class MDP(ModelFiles):
         # by more than rounding
         if (abs(rewards - means.reshape(-1)[self._pairs()]) > 1e-12 * float(abs(rewards).max(initial=0.0))).any():
             parts = (rewards, self.transition.indices, self.transition.indptr)
-            self.transition_reward = sparse.csr_array(parts, shape=self.transition.shape)
+            self.transition_reward = scipy.sparse.csr_array(parts, shape=self.transition.shape)
 
     def steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray]:
         """Return the steps that are possible.

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from .._support.checks import finite_array, require_shape
 from .._support.notices import warn_caller
@@ -165,9 +165,9 @@ def _quotient_values(
     pairs, owner = pairs[order], owner[order]
     place = np.arange(pairs.size) - np.searchsorted(owner, owner)  # number of the pair among those of its owner
     width = int(place.max(initial=-1)) + 1 + (parts.number > 0)  # the last action stops in a component
-    merged = sparse.csr_array((np.ones(number.size), (np.arange(number.size), number)), shape=(number.size, size))
-    leaving = sparse.csr_array(rows.transition[pairs] @ merged).tocoo()
-    steps = sparse.coo_array(
+    merged = scipy.sparse.csr_array((np.ones(number.size), (np.arange(number.size), number)), shape=(number.size, size))
+    leaving = scipy.sparse.csr_array(rows.transition[pairs] @ merged).tocoo()
+    steps = scipy.sparse.coo_array(
         (leaving.data, ((owner * width + place)[leaving.row], leaving.col)), shape=(size * width, size)
     ).tocsr()
     termination, reward = np.zeros((size, width)), np.zeros((size, width))
@@ -351,11 +351,11 @@ def _policy_chain(operator: Executor, value: FloatArray, policy: npt.NDArray[Any
     """Return the chain of a policy that touches the backup at ``value``."""
     pairs, size = taken_pairs(policy, n_actions), value.size
     chain = operator.linearise(value, pairs)
-    matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(pairs.size, size))
+    matrix = scipy.sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(pairs.size, size))
     matrix.sum_duplicates()
     if policy.ndim == 2:
         parts = (policy.reshape(-1)[pairs], (pairs // n_actions, np.arange(pairs.size)))
-        matrix = sparse.csr_array(sparse.csr_array(parts, shape=(size, pairs.size)) @ matrix)
+        matrix = scipy.sparse.csr_array(scipy.sparse.csr_array(parts, shape=(size, pairs.size)) @ matrix)
     every = np.ones((size, 1), np.bool_)
     return Known(matrix, np.zeros((size, 1)), every, np.zeros(size), (0.0, 0.0))
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from .._numerics.compile import kernel, over_rows
 from .._support.checks import FloatArray
@@ -87,7 +87,7 @@ def most_products(size: int, entries: int) -> int:
     return max(20, size // 10) if is_filled(size, entries) else MAX_PRODUCTS
 
 
-def sparse_elimination(matrix: sparse.csr_array, reward: FloatArray, discount: float = 1.0) -> FloatArray:
+def sparse_elimination(matrix: scipy.sparse.csr_array, reward: FloatArray, discount: float = 1.0) -> FloatArray:
     """Return the values of a chain with transition ``matrix`` by a sparse LU factorisation.
 
     For chains on which BiCGStab fails: they are long and narrow, and elimination hardly fills them.
@@ -97,7 +97,7 @@ def sparse_elimination(matrix: sparse.csr_array, reward: FloatArray, discount: f
     size = reward.size
     if is_filled(size, matrix.nnz):
         return np.asarray(np.linalg.solve(np.eye(size) - discount * matrix.toarray(), reward))
-    one = sparse.eye_array(size, format="csc")
+    one = scipy.sparse.eye_array(size, format="csc")
     steps = matrix.tocsc()
     return np.asarray(splu(one - (steps if discount == 1.0 else discount * steps)).solve(reward))
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse import csgraph
+import scipy
 
 from .._support.checks import BoolArray, IntArray
 
@@ -47,8 +46,8 @@ def end_components(pair: IntArray, target: IntArray, taken: BoolArray, n_actions
         left = inside[pair]
         pair, target = pair[left], target[left]
         state = pair // n_actions
-        graph = sparse.csr_array((np.ones(pair.size, np.int8), (state, target)), shape=(n_states, n_states))
-        label = csgraph.connected_components(graph, directed=True, connection="strong")[1]
+        graph = scipy.sparse.csr_array((np.ones(pair.size, np.int8), (state, target)), shape=(n_states, n_states))
+        label = scipy.sparse.csgraph.connected_components(graph, directed=True, connection="strong")[1]
         leaving = label[state] != label[target]
         if not leaving.any():
             break

@@ -27,6 +27,13 @@ class Condition(NamedTuple):
 
     text: str
     holds: BoolArray  # [S]
+    column: str  # that it speaks of; empty for several
+    otherwise: str  # what its opposite says
+
+    @property
+    def opposite(self) -> Condition:
+        """The condition that holds in all other states."""
+        return Condition(self.otherwise, ~self.holds, self.column, self.text)
 
 
 class NumberColumn(NamedTuple):
@@ -183,24 +190,30 @@ def conditions_of(columns: Sequence[Column], acting: BoolArray) -> list[Conditio
     """Return the distinct conditions that hold in some of the ``acting`` states [S], and not in all."""
     found: dict[bytes, Condition] = {}
 
-    def add(text: str, holds: BoolArray) -> None:
+    def add(column: str, text: str, holds: BoolArray, otherwise: str) -> None:
         where = holds & acting
         if where.any() and not where[acting].all():
-            found.setdefault(where.tobytes(), Condition(text, where))
+            texts = (f"{column} is {words}" for words in (text, otherwise))
+            found.setdefault(where.tobytes(), Condition(next(texts), where, column, next(texts)))
 
     for column in columns:
         if isinstance(column, CategoryColumn):
-            for value in dict.fromkeys(column.values):
+            values = list(dict.fromkeys(column.values))
+            for value in values:
                 if value is not None:
-                    add(f"{column.name} is {value}", np.array([other == value for other in column.values]))
+                    holds = np.array([other == value for other in column.values])
+                    rest = [other for other in values if other != value]
+                    one = len(rest) == 1 and rest[0] is not None
+                    add(column.name, f"{value}", holds, f"{rest[0]}" if one else f"not {value}")
             continue
         for cut in _cuts(column, acting):
             below, above = column.high <= cut, column.low >= cut
             if (column.low == column.high).all() or not (~below & ~above & acting & ~np.isnan(column.low)).any():
                 exact = column.low == column.high
                 below = np.where(exact, column.low < cut, below)
-                add(f"{column.name} is below {cut:g}", below)
-                add(f"{column.name} is {cut:g} or more", above)
+                whole = bool((below | above)[acting].all())  # no state is without a value
+                add(column.name, f"below {cut:g}", below, f"{cut:g} or more" if whole else f"not below {cut:g}")
+                add(column.name, f"{cut:g} or more", above, f"below {cut:g}" if whole else f"not {cut:g} or more")
     return list(found.values())
 
 
@@ -226,4 +239,15 @@ def _short_between(low: FloatArray, high: FloatArray) -> FloatArray:
 
 def both(first: Condition, second: Condition) -> Condition:
     """Return the condition that both hold."""
-    return Condition(f"{first.text} and {second.text}", first.holds & second.holds)
+    text = f"{first.text} and {second.text}"
+    return Condition(text, first.holds & second.holds, "", f"{first.otherwise} or {second.otherwise}")
+
+
+def without_implied(terms: Sequence[Condition]) -> list[Condition]:
+    """Return conditions that hold together, without those that others of the same column imply."""
+    kept = list(terms)
+    for each in list(terms):
+        others = [other for other in kept if other is not each and other.column == each.column]
+        if others and not (np.logical_and.reduce([other.holds for other in others]) & ~each.holds).any():
+            kept = [other for other in kept if other is not each]
+    return kept

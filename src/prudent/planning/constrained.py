@@ -35,9 +35,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import linprog
-from scipy.sparse.linalg import splu
+import scipy
 
 from .._support.checks import finite_array, require_shape
 from ..errors import ModelError, ParameterError
@@ -165,7 +163,7 @@ class _Mixtures:
             rows, sides, at = [*rows, row, *over], [*sides, bound.bound, *np.zeros(size)], at + 1 + size
         one = np.zeros((1, width))
         one[0, :count] = 1.0
-        program: Any = linprog(
+        program: Any = scipy.optimize.linprog(
             loss, A_ub=np.array(rows), b_ub=sides, A_eq=one, b_eq=[1.0], bounds=limits, method="highs", options=PRECISE
         )
         if program.status != 0:
@@ -341,8 +339,8 @@ def _mixed(found: _Found, judged: list[Judged]) -> Judged:
 def _visits(mdp: MDP, start: FloatArray, policy: IntArray) -> FloatArray:
     """Return the discounted visits [S] of a policy from the start: d = start + discount P' d."""
     rows = mdp.transition[np.arange(policy.size) * mdp.n_actions + policy]
-    system = sparse.eye_array(policy.size, format="csc") - mdp.discount * rows.T.tocsc()
-    return np.maximum(splu(system).solve(start), 0.0)
+    system = scipy.sparse.eye_array(policy.size, format="csc") - mdp.discount * rows.T.tocsc()
+    return np.maximum(scipy.sparse.linalg.splu(system).solve(start), 0.0)
 
 
 def _stationary(mdp: MDP, start: FloatArray, policies: list[IntArray], chances: FloatArray) -> Any:

@@ -18,8 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.linalg import splu
+import scipy
 
 from .._support.checks import generator, whole_number
 from .._support.progress import Progress
@@ -49,7 +48,7 @@ class DrawnModels:
 
     def __init__(
         self,
-        transition: list[sparse.csr_array],
+        transition: list[scipy.sparse.csr_array],
         rewards: list[FloatArray],
         problem: PlanningProblem,
         costs: list[FloatArray],
@@ -118,9 +117,9 @@ class DrawnModels:
             for draw, (matrix, policy) in enumerate(zip(self.transition, policies, strict=True)):
                 pair = np.flatnonzero(policy)
                 place = (pair // policy.shape[1], np.arange(pair.size))
-                shares = sparse.csr_array((policy.reshape(-1)[pair], place), shape=(self.live.size, pair.size))
-                factors: Any = splu(
-                    (sparse.eye_array(self.live.size) - self.discount * (shares @ matrix[pair])).tocsc()
+                shares = scipy.sparse.csr_array((policy.reshape(-1)[pair], place), shape=(self.live.size, pair.size))
+                factors: Any = scipy.sparse.linalg.splu(
+                    (scipy.sparse.eye_array(self.live.size) - self.discount * (shares @ matrix[pair])).tocsc()
                 )
                 values[draw], visits[draw] = factors.solve(earned[draw]), factors.solve(self.start, trans="T")
         except (RuntimeError, np.linalg.LinAlgError):

@@ -7,7 +7,7 @@ B of them with probability c. Sources with one possible outcome are certain and 
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
+import scipy
 
 from .._support.checks import generator, open_probability
 from ..posteriors.dirichlet import DirichletPosterior
@@ -37,8 +37,8 @@ def marginal_intervals(counts: FloatArray, coverage: float, joint: bool) -> tupl
     possible = (counts > 0.0) & (size > 1)
     one, other = np.where(possible, counts, 1.0), np.where(possible, total - counts, 1.0)
     # rounded outwards by more than the digits that the inverse loses
-    lower = special.betaincinv(one, other, tail) * (1.0 - 1e-12)
-    upper = np.minimum(special.betainccinv(one, other, tail) * (1.0 + 1e-12), 1.0)
+    lower = scipy.special.betaincinv(one, other, tail) * (1.0 - 1e-12)
+    upper = np.minimum(scipy.special.betainccinv(one, other, tail) * (1.0 + 1e-12), 1.0)
     certain = (counts > 0.0) & (size == 1)
     return np.where(certain, 1.0, np.where(possible, lower, 0.0)), np.where(
         certain, 1.0, np.where(possible, upper, 0.0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from ..errors import ModelError
 from ..models.base import TabularModel
@@ -32,13 +32,13 @@ class _Graph(NamedTuple):
     pair: IntArray  # [M]
     target: IntArray  # [M], below zero where the process ends
     n_actions: int
-    leading: sparse.csr_array  # [S, P] whether a pair may lead to a state
+    leading: scipy.sparse.csr_array  # [S, P] whether a pair may lead to a state
 
     @classmethod
     def of(cls, pair: IntArray, target: IntArray, n_states: int, n_actions: int) -> _Graph:
         goes = target >= 0
         shape, edges = (n_states, n_states * n_actions), (target[goes], pair[goes])
-        return cls(pair, target, n_actions, sparse.csr_array((np.ones(edges[0].size, np.bool_), edges), shape))
+        return cls(pair, target, n_actions, scipy.sparse.csr_array((np.ones(edges[0].size, np.bool_), edges), shape))
 
     def before(self, states: IntArray) -> IntArray:
         """Return the pairs that may lead to one of ``states``."""

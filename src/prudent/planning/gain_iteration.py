@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from .._numerics.compensated import EPS
 from ..errors import ModelError
@@ -57,7 +57,7 @@ class _Solved(Iteration):
         if not isinstance(chain, Chain) or chain.reward.size <= DENSE:
             return chain.values(discount, guess, target, True)
         size = chain.reward.size
-        matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(size, size))
+        matrix = scipy.sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(size, size))
         if not self._narrow:
             step = chain.values(discount, guess, target, True, most_products(size, matrix.nnz))
             self._narrow = bool(np.ptp(chain.reward + discount * (matrix @ step) - step) > 4.0 * target)

@@ -19,9 +19,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.linalg import lu_factor, lu_solve
-from scipy.sparse.linalg import splu
+import scipy
 
 from .._numerics.compensated import EPS, two_sums
 from ..types import FloatArray, IntArray
@@ -69,17 +67,17 @@ class Differences:
         return self.reward + sums, self.roundings * (sizes + abs(self.reward)) + 4.0 * EPS * lost / self.total
 
 
-def _factored(matrix: sparse.csr_array, reference: int) -> Any:
+def _factored(matrix: scipy.sparse.csr_array, reference: int) -> Any:
     """Return the solver of (I - P) h + gain = right side, with the gain in the place of h at ``reference``."""
     size = matrix.shape[0]
     if size <= DIRECT:
         system = np.eye(size) - matrix.toarray()
         system[:, reference] = 1.0
-        factors = lu_factor(system, overwrite_a=True, check_finite=False)
-        return lambda right: lu_solve(factors, right, check_finite=False)
-    kept = sparse.diags_array((np.arange(size) != reference).astype(np.float64))
-    column = sparse.csr_array((np.ones(size), (np.arange(size), np.full(size, reference))), shape=(size, size))
-    return splu(((sparse.eye_array(size) - matrix) @ kept + column).tocsc()).solve
+        factors = scipy.linalg.lu_factor(system, overwrite_a=True, check_finite=False)
+        return lambda right: scipy.linalg.lu_solve(factors, right, check_finite=False)
+    kept = scipy.sparse.diags_array((np.arange(size) != reference).astype(np.float64))
+    column = scipy.sparse.csr_array((np.ones(size), (np.arange(size), np.full(size, reference))), shape=(size, size))
+    return scipy.sparse.linalg.splu(((scipy.sparse.eye_array(size) - matrix) @ kept + column).tocsc()).solve
 
 
 def _evaluated(rows: Known, policy: IntArray) -> tuple[FloatArray, FloatArray] | None:

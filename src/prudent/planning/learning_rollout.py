@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from .._numerics.compile import over_rows
 from .._support.progress import Progress
@@ -80,7 +80,7 @@ def leaf_bounds(
     first = np.flatnonzero(np.diff(source, prepend=-1))
     group = np.searchsorted(source[first], source)
     seeds = rng.integers(2**63, size=leaves.state.size)
-    width = float(stdtrit(draws - 1, 1.0 - 0.5 * (1.0 - CONFIDENCE) / max(leaves.state.size, 1)))
+    width = float(scipy.special.stdtrit(draws - 1, 1.0 - 0.5 * (1.0 - CONFIDENCE) / max(leaves.state.size, 1)))
     progress = Progress("bounds of the plan")
     done = 0
 

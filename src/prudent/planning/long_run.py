@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from .._numerics.compensated import EPS
 from ..errors import ModelError
@@ -26,7 +26,7 @@ LAW_STEPS = 30  # corrections of a stationary law
 class Known(NamedTuple):
     """Rows of a known model without a discount; P pairs s*A + a."""
 
-    transition: sparse.csr_array  # (S*A) x S
+    transition: scipy.sparse.csr_array  # (S*A) x S
     reward: FloatArray  # [S, A]
     admissible: BoolArray  # [S, A]
     ending: FloatArray  # [S*A] probability of a last step
@@ -40,7 +40,7 @@ class Known(NamedTuple):
         matrix, total = mdp.transition, np.asarray(mdp.transition.sum(axis=1)).reshape(-1)
         off = np.divide(1.0 - ending, total, out=np.ones(total.size), where=total > 0.0)
         if abs(off - 1.0).max() > ROW_ROUNDING:  # rows that do not quite sum to one are divided by their sums
-            matrix = sparse.csr_array(
+            matrix = scipy.sparse.csr_array(
                 (matrix.data * np.repeat(off, np.diff(matrix.indptr)), *_index(matrix)), matrix.shape
             )
         longest = int(np.diff(matrix.indptr).max(initial=0))
@@ -56,8 +56,8 @@ class Known(NamedTuple):
             return Known(rows, reward[:, None], np.ones((n_states, 1), np.bool_), ending, self.leaks, self.roundings)
         state, action = np.nonzero(policy)
         parts = (policy[state, action], (state, state * n_actions + action))
-        shares = sparse.csr_array(parts, shape=(n_states, n_states * n_actions))
-        mixed = sparse.csr_array(shares @ self.transition)
+        shares = scipy.sparse.csr_array(parts, shape=(n_states, n_states * n_actions))
+        mixed = scipy.sparse.csr_array(shares @ self.transition)
         mixed.sort_indices()
         reward, every = (shares @ self.reward.reshape(-1))[:, None], np.ones((n_states, 1), np.bool_)
         low, high = self.leaks
@@ -69,7 +69,7 @@ class Known(NamedTuple):
         n_actions = self.reward.shape[1]
         rows = (states[:, None] * n_actions + np.arange(n_actions)).reshape(-1)
         kept = pairs[rows]
-        matrix = (sparse.diags_array(kept.astype(np.float64)) @ self.transition[rows]).tocsr()
+        matrix = (scipy.sparse.diags_array(kept.astype(np.float64)) @ self.transition[rows]).tocsr()
         matrix.eliminate_zeros()
         part = matrix[:, states].tocsr()
         part.sort_indices()
@@ -81,8 +81,10 @@ class Known(NamedTuple):
         share, n_actions = (shortest / durations).reshape(-1), durations.shape[1]
         pairs = np.flatnonzero(self.admissible)
         stays = (np.maximum(1.0 - share, 0.0)[pairs], (pairs, pairs // n_actions))
-        matrix = sparse.diags_array(share) @ self.transition + sparse.csr_array(stays, shape=self.transition.shape)
-        matrix = sparse.csr_array(matrix)
+        matrix = scipy.sparse.diags_array(share) @ self.transition + scipy.sparse.csr_array(
+            stays, shape=self.transition.shape
+        )
+        matrix = scipy.sparse.csr_array(matrix)
         matrix.eliminate_zeros()
         matrix.sort_indices()
         low, high = self.leaks
@@ -97,7 +99,7 @@ class Known(NamedTuple):
     def executor(self, discount: float = 1.0, leaks: tuple[float, float] | None = None) -> Threads:
         """Return the operator."""
         indices, indptr = _index(self.transition)
-        narrow = sparse.csr_array(
+        narrow = scipy.sparse.csr_array(
             (self.transition.data, indices.astype(np.int32), indptr.astype(np.int64)), shape=self.transition.shape
         )
         bounds = self.leaks if leaks is None else leaks
@@ -112,7 +114,7 @@ class Known(NamedTuple):
         return end_components(np.concatenate((pair, last)), target, taken, self.reward.shape[1])
 
 
-def _index(matrix: sparse.csr_array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _index(matrix: scipy.sparse.csr_array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return matrix.indices, matrix.indptr
 
 
@@ -147,7 +149,7 @@ def bias_of(rows: Known) -> Bias:
 
     gain = of_classes(reward)
     # from a reference state on, the bias is counted anew
-    killed = (sparse.diags_array((~reference).astype(np.float64)) @ matrix).tocsr()
+    killed = (scipy.sparse.diags_array((~reference).astype(np.float64)) @ matrix).tocsr()
     killed.eliminate_zeros()
     h = _until_reference(killed, np.where(reference, 0.0, reward - gain))
     h = h - of_classes(h)
@@ -163,7 +165,7 @@ def bias_of(rows: Known) -> Bias:
     return Bias(h, 2.0 / leak * (rest + off * float(abs(h).max())))
 
 
-def _until_reference(matrix: sparse.csr_array, reward: FloatArray) -> FloatArray:
+def _until_reference(matrix: scipy.sparse.csr_array, reward: FloatArray) -> FloatArray:
     """Return the values of a chain that ends, to rounding."""
     size = reward.size
     if size <= DENSE:
@@ -182,7 +184,7 @@ def _until_reference(matrix: sparse.csr_array, reward: FloatArray) -> FloatArray
     return value
 
 
-def stationary_law(matrix: sparse.csr_array) -> tuple[FloatArray, float]:
+def stationary_law(matrix: scipy.sparse.csr_array) -> tuple[FloatArray, float]:
     """Return the stationary law [S] of a chain with one closed class, and the error of its equation in total.
 
     ``law = law @ matrix``; by elimination up to ``DENSE`` states, else by corrections at a discount near 1.

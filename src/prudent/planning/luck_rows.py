@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
@@ -114,7 +114,9 @@ def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm
     for tail, side, part in zip(tails, sides, form.weights, strict=True):
         # a share ``tail`` of the posterior: the highest C for a lower tail of sigma, the lowest for an upper one
         inverse, within = (
-            (special.betainccinv, special.betaincc) if side > 0.0 else (special.betaincinv, special.betainc)
+            (scipy.special.betainccinv, scipy.special.betaincc)
+            if side > 0.0
+            else (scipy.special.betaincinv, scipy.special.betainc)
         )
         cut = np.full(first.size, 0.0 if side > 0.0 else 1.0)
         if tail < 1.0:

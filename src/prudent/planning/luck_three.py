@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from .._numerics.compensated import EPS
 from ..types import BoolArray, FloatArray
@@ -35,7 +35,7 @@ CLOSE = 1e-12  # mass by which a quantile may be off when its search ends, of th
 TINY = 1e-300
 FLOOR = 2e-14  # of incomplete Beta functions and sums
 _U = np.arange(-LAST, LAST + STEP / 2, STEP)
-_RIGHT, _LEFT = special.expit(np.pi * np.sinh(_U)), special.expit(-np.pi * np.sinh(_U))  # shares of a panel
+_RIGHT, _LEFT = 1.0 / (1.0 + np.exp([-np.pi * np.sinh(_U), np.pi * np.sinh(_U)]))  # shares of a panel
 _WEIGHT = STEP * np.pi * np.cosh(_U) * _RIGHT * _LEFT
 
 
@@ -70,19 +70,19 @@ class _Panel(NamedTuple):
 
 def _panel(of: ThreeCounts, low: FloatArray, high: FloatArray, every: int = 1) -> _Panel:
     first, rest = of.first, of.rest
-    begin = np.maximum(low, special.betaincinv(first, rest, OUTSIDE))
+    begin = np.maximum(low, scipy.special.betaincinv(first, rest, OUTSIDE))
     begin = np.where(begin <= 1e-290, 0.0, begin)
-    end = np.minimum(high, special.betainccinv(first, rest, OUTSIDE))
+    end = np.minimum(high, scipy.special.betainccinv(first, rest, OUTSIDE))
     width = np.maximum(end - begin, 0.0)[:, np.newaxis]
     part = every * width * _WEIGHT[::every]
     c = begin[:, np.newaxis] + width * _RIGHT[::every]
     left = (high - end)[:, np.newaxis] + width * _LEFT[::every]
     other = np.maximum((1.0 - high)[:, np.newaxis] + left, TINY)
     with np.errstate(divide="ignore", invalid="ignore"):
-        log = special.xlogy(first[:, np.newaxis] - 1.0, c) + special.xlogy(rest[:, np.newaxis] - 1.0, other)
-        log += np.log(part) - special.betaln(first, rest)[:, np.newaxis]
+        log = scipy.special.xlogy(first[:, np.newaxis] - 1.0, c) + scipy.special.xlogy(rest[:, np.newaxis] - 1.0, other)
+        log += np.log(part) - scipy.special.betaln(first, rest)[:, np.newaxis]
     weight = np.where(part > 0.0, np.exp(np.where(np.isfinite(log), log, -np.inf)), 0.0)
-    mass = special.betainc(first, rest, high) - special.betainc(first, rest, np.minimum(low, high))
+    mass = scipy.special.betainc(first, rest, high) - scipy.special.betainc(first, rest, np.minimum(low, high))
     return _Panel(c, left, other, weight, abs(weight.sum(axis=1) - mass))
 
 
@@ -101,8 +101,8 @@ def _above(of: ThreeCounts, x: FloatArray) -> FloatArray:
     """Return P(H > x) by half of the nodes, for a search."""
     low, high = _cuts(of, x)
     panel = _panel(of, low, high, 2)
-    helped = special.betaincc(of.second[:, np.newaxis], of.third[:, np.newaxis], _beyond(of, panel))
-    return np.asarray(special.betaincc(of.first, of.rest, high) + (panel.weight * helped).sum(axis=1))
+    helped = scipy.special.betaincc(of.second[:, np.newaxis], of.third[:, np.newaxis], _beyond(of, panel))
+    return np.asarray(scipy.special.betaincc(of.first, of.rest, high) + (panel.weight * helped).sum(axis=1))
 
 
 class _Moments(NamedTuple):
@@ -124,16 +124,16 @@ def _moments(of: ThreeCounts, x: FloatArray) -> _Moments:
         """Return E[V; B > b] given C_1 = c; the panel ends at ``end``."""
         full = np.clip((np.reshape(t - end, (-1, 1)) + panel.left) / panel.other, 0.0, 1.0)
         start = np.minimum(b, full)
-        mass = special.betaincc(second, third, start) - special.betaincc(second, third, full)
-        moment = special.betaincc(second + 1.0, third, start) - special.betaincc(second + 1.0, third, full)
-        rest = special.betaincc(second, third, np.maximum(b, full))
+        mass = scipy.special.betaincc(second, third, start) - scipy.special.betaincc(second, third, full)
+        moment = scipy.special.betaincc(second + 1.0, third, start) - scipy.special.betaincc(second + 1.0, third, full)
+        rest = scipy.special.betaincc(second, third, np.maximum(b, full))
         return np.asarray((panel.c * mass + panel.other * mean * moment) / t + rest)
 
     b = _beyond(of, below)
-    helped = special.betaincc(second, third, b)
-    sure, all_of_it = special.betaincc(of.first, of.rest, high), special.betaincc(of.first, of.rest, t)
+    helped = scipy.special.betaincc(second, third, b)
+    sure, all_of_it = scipy.special.betaincc(of.first, of.rest, high), scipy.special.betaincc(of.first, of.rest, t)
     share = of.first / (of.first + of.rest)
-    higher = special.betaincc(of.first + 1.0, of.rest, high) - special.betaincc(of.first + 1.0, of.rest, t)
+    higher = scipy.special.betaincc(of.first + 1.0, of.rest, high) - scipy.special.betaincc(of.first + 1.0, of.rest, t)
     v_terms = np.concatenate((below.weight * capped(below, high, b), above.weight * capped(above, t, 0.0)), axis=1)
     parts = [
         (sure, below.weight * helped),
@@ -159,7 +159,7 @@ def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArra
     part = share if lower else 1.0 - share  # of the highest H
     size = of.first.size
     x, error = np.zeros(size), np.zeros(size)
-    surely = np.asarray(special.betaincc(of.first, of.rest, of.tail), dtype=np.float64)  # P(H = 1)
+    surely = np.asarray(scipy.special.betaincc(of.first, of.rest, of.tail), dtype=np.float64)  # P(H = 1)
     if part < 1.0:
         x, error = _quantiles(of, part, surely)
     found = _moments(of, x)
@@ -186,8 +186,8 @@ def expected_least(first: FloatArray, rest: FloatArray, share: FloatArray | floa
     """Return E min(C, share) of C ~ Beta(first, rest); C is 0 if ``first`` is 0, and 1 if ``rest`` is 0."""
     inside = (first > 0.0) & (rest > 0.0)
     a, b = np.where(inside, first, 1.0), np.where(inside, rest, 1.0)
-    low = a / (a + b) * special.betainc(a + 1.0, b, share)
-    found = low + share * special.betaincc(a, b, share)
+    low = a / (a + b) * scipy.special.betainc(a + 1.0, b, share)
+    found = low + share * scipy.special.betaincc(a, b, share)
     return np.asarray(np.where(inside, found, np.where(first > 0.0, share, 0.0)))
 
 

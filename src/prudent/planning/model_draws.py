@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse import csgraph
+import scipy
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
@@ -90,8 +89,8 @@ class Layout(NamedTuple):
         origin = np.concatenate((self.pair[used] // self.n_actions, np.full(begin.size, self.n_states)))
         target = np.concatenate((self.target[used], begin))
         size = self.n_states + 1  # an extra state leads to those of the start
-        steps = sparse.csr_array((np.ones(origin.size, np.int8), (origin, target)), shape=(size, size))
-        order = csgraph.breadth_first_order(steps, self.n_states, return_predecessors=False)
+        steps = scipy.sparse.csr_array((np.ones(origin.size, np.int8), (origin, target)), shape=(size, size))
+        order = scipy.sparse.csgraph.breadth_first_order(steps, self.n_states, return_predecessors=False)
         return np.asarray(np.sort(order[1:]), dtype=np.int64)
 
     def chain(self, states: IntArray, weights: FloatArray) -> Rows:
@@ -139,7 +138,7 @@ def visits(rows: Rows, start: FloatArray, theta: FloatArray, discount: float) ->
     """Return the discounted numbers of visits d = start + gamma P' d [R], solved like the values of a chain."""
     data = rows.weight * theta[rows.place]
     size = start.size
-    back = sparse.csr_array((data, rows.indices, rows.indptr), shape=(size, size)).T.tocsr()
+    back = scipy.sparse.csr_array((data, rows.indices, rows.indptr), shape=(size, size)).T.tocsr()
     chain = Chain(back.indptr.astype(np.int64), back.indices.astype(np.int32), back.data, start)
     spent = start.copy()
     for _ in range(TRIES):
@@ -317,7 +316,9 @@ def eliminated_returns(
     residual, largest = 0.0, 0.0
     for i, draw in enumerate(theta):
         probability = draw[rows.place]
-        matrix = sparse.csr_array((rows.weight * probability, rows.indices, rows.indptr), shape=(n_rows, n_states))
+        matrix = scipy.sparse.csr_array(
+            (rows.weight * probability, rows.indices, rows.indptr), shape=(n_rows, n_states)
+        )
         gain = np.bincount(row_of, weights=rows.earning * probability, minlength=n_rows)
         if extra.size:
             gain += extra[i]

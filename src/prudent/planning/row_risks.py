@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
@@ -160,7 +160,7 @@ class MeanRows(SmoothRows):
 
     def __init__(
         self,
-        transition: sparse.csr_array,
+        transition: scipy.sparse.csr_array,
         reward: FloatArray,
         discount: float,
         leaks: tuple[float, float] = (0.0, 0.0),

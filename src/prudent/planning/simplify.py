@@ -1,41 +1,34 @@
-"""A rule to remember: short lists of rules that lose least of the return of a policy.
+"""A rule to remember: short lists of rules, or small trees, that lose least of the return of a policy.
 
-A list of k rules has k - 1 conditions with an action each, tried in order, and an action for all other states. A rule
-applies where its condition holds and its action is admissible. Where no rule applies the policy itself is followed.
+A list of k rules has k - 1 conditions with an action each, tried in order, and an action for all other states. A tree
+with k leaves asks one condition after the other, and each leaf is a rule that can be read alone. A rule applies where
+its condition holds and its action is admissible. Where no rule applies the policy itself is followed.
 
-**What is minimised** is the loss of return from the start, in the model at the posterior mean, not the number of states
-that differ. Let d be the visits of a list and A(s, a) what action a gains in one step over it. Inserting a rule that
-changes the states M gains about the sum over M of d(s) A(s, a), which one matrix product gives for all conditions,
-actions and places. The most promising ones are evaluated exactly.
+**What is minimised** is the loss of return from the start, in the model at the posterior mean, not the number of
+states that differ. Small sizes are searched exhaustively, larger ones grow (``prudent.planning.rule_search``). A form
+that grew may not be the best. No policy at all earns more than the best one of that model, so that no list or tree
+can be better by more than what the best policy is better: the ``bound`` of the table.
 
-**Search.** Where all lists of k rules are few they are all evaluated: the list is the best of its length. Longer lists
-grow from the best ``BEAM`` of one rule less, and the best is improved by exchanging its rules one at a time. Such a
-list may not be the best; no list can be better by more than its own loss, which is the ``bound`` of the table.
-
-**Horizons.** A policy of T steps is one of the T S pairs of step and state, and rules may speak of the step. Values and
-visits of all pairs are one pass back and one pass forward.
+**Horizons.** A policy of T steps is one of the T S pairs of step and state, and rules may speak of the step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from .._numerics.compile import default_threads
-from .._support.checks import generator, whole_number
-from .._support.progress import Progress
+from .._support.checks import generator, one_of, whole_number
 from ..errors import ParameterError
 from ..types import FloatArray, IntArray, Label, RngLike, StartLike
 from .base import PlanningProblem
-from .chain import DENSE, Chain
-from .conditions import Condition, both, conditions_of, read_columns, read_timed_columns
+from .conditions import conditions_of, read_columns, read_timed_columns
 from .drawn_policies import Belief, DrawnPolicies, NamedPolicy
-from .ends import find_over
+from .rule_search import SETTLED, ListSearch, Search, TreeSearch
+from .rule_values import PolicyValues, TimedPolicyValues
 
 if TYPE_CHECKING:
     import pandas
@@ -44,14 +37,8 @@ if TYPE_CHECKING:
     from ..display.figures.base import Figure
 
 MOST_RULES = 12
-EXACT_LISTS = 4_000  # up to so many lists of a length, all are evaluated
-BEAM = 3  # lists that are kept of each length
-EXCHANGES = 2  # rounds in which rules of a list are exchanged
-TRIED = 12  # lists that are evaluated for each list that grows
-MAX_CONDITIONS = 1_500  # conditions and pairs of them
-DENSE_NUMBERS = 10_000_000  # entries of a transition matrix that is kept dense
+FORMS = ("list", "tree")
 TAIL = 0.1  # share of the posterior in the worst tenth
-SETTLED = 1e-12  # of the return: smaller improvements do not count
 
 
 class Rule(NamedTuple):
@@ -60,7 +47,7 @@ class Rule(NamedTuple):
     Attributes
     ----------
     condition : str or None
-        When the rule applies; None for the last rule.
+        When the rule applies; None for the last rule of a list.
     action : hashable
         Name of the action.
     states : int
@@ -73,10 +60,12 @@ class Rule(NamedTuple):
 
 
 class RuleList(NamedTuple):
-    """A list of rules, the policy that it stands for, and what it loses.
+    """A list of rules or a tree, the policy that it stands for, and what it loses.
 
     Attributes
     ----------
+    form : {"list", "tree"}
+        Rules that are tried in order, or the leaves of a tree, of which exactly one holds.
     rules : tuple of Rule
         The rules, in the order in which they are tried.
     policy : ndarray of int of shape (S,) or (T, S)
@@ -92,11 +81,12 @@ class RuleList(NamedTuple):
     states_differ : int
         Number of these states; with a horizon, of pairs of step and state.
     exact : bool
-        Whether no list of so many rules loses less.
+        Whether all of so many rules were tried, so that none loses less.
     bound : float
-        By how much another list of so many rules could be better, at most.
+        By how much another of so many rules could be better, at most.
     """
 
+    form: str
     rules: tuple[Rule, ...]
     policy: IntArray
     value: float
@@ -122,18 +112,19 @@ class RuleList(NamedTuple):
                 where = "Always" if len(self.rules) == 1 else "Otherwise"
                 lines.append(f"{where}: {rule.action}.")
             else:
-                lines.append(f"{'If' if i == 0 else 'Else if'} {rule.condition}: {rule.action}.")
+                begin = "If" if i == 0 or self.form == "tree" else "Else if"
+                lines.append(f"{begin} {rule.condition}: {rule.action}.")
         return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Simplified:
-    """Short lists of rules in place of a policy: the result of ``Solution.simplify``.
+    """Short lists of rules, or small trees, in place of a policy: the result of ``Solution.simplify``.
 
     Attributes
     ----------
     lists : tuple of RuleList
-        The best list found of each number of rules, from 1 on. A longer list that is no better is left out.
+        The best list or tree found of each number of rules, from 1 on. A longer one that is no better is left out.
     value : float
         Return of the whole policy from the start, in the model at the posterior mean.
     start : str
@@ -255,283 +246,92 @@ class Simplified:
         return "\n".join(lines)
 
 
-class _List(NamedTuple):
-    """A list in the search: conditions by number, their actions, and the action of all other states."""
-
-    rules: tuple[tuple[int, int], ...]
-    other: int
-
-
-class _Search:
-    """Lists of rules for one policy in one known model."""
-
-    def __init__(self, mdp: Any, policy: IntArray, start: FloatArray, conditions: Sequence[Condition]) -> None:
-        self.mdp, self.full, self.start = mdp, policy, start
-        self.admissible, self.terminal = mdp.admissible, mdp.terminal
-        self.conditions = list(conditions)
-        self.holds = np.array([condition.holds for condition in conditions]).reshape(-1, policy.size)
-        self.states, self.n_actions = np.arange(mdp.n_states), mdp.n_actions
-        self.used = np.flatnonzero(mdp.admissible[~mdp.terminal].any(axis=0))
-        size = mdp.n_states
-        self.dense = (
-            self.mdp.transition.toarray() if size <= DENSE and size * size * self.n_actions <= DENSE_NUMBERS else None
-        )
-        self.known: dict[bytes, float] = {}
-        self.begin(policy, start)
-
-    def begin(self, policy: IntArray, start: FloatArray) -> None:
-        """Evaluate the whole policy."""
-        self.over = self.mdp.terminal.copy()
-        if self.mdp.discount == 1.0:
-            self.over |= find_over(self.mdp, self.mdp.outcomes(), None, must_end=False)
-        self.guess = np.zeros(policy.size)
-        self.guess = self.solved(policy, False)
-        self.value = float(start @ self.guess)
-
-    def policy(self, rules: _List) -> IntArray:
-        """Return the policy of a list."""
-        actions = np.where(self.admissible[:, rules.other], rules.other, self.full)
-        for condition, action in reversed(rules.rules):
-            where = self.holds[condition] & self.admissible[:, action]
-            actions = np.where(where, action, actions)
-        return np.asarray(np.where(self.terminal, self.full, actions))
-
-    def worth(self, rules: _List) -> float:
-        """Return the return of a list from the start."""
-        policy = self.policy(rules)
-        key = policy.tobytes()
-        if key not in self.known:
-            self.known[key] = float(self.start @ self.solved(policy, False))
-        return self.known[key]
-
-    def solved(self, policy: IntArray, back: bool) -> FloatArray:
-        """Return the values [S] of a policy, or (``back``) its discounted visits from the start."""
-        pairs = self.states * self.n_actions + policy
-        reward = self.mdp.reward.reshape(-1)[pairs]
-        if self.dense is not None:
-            rows = np.where(self.over[:, np.newaxis], 0.0, self.dense[pairs])
-            system = np.eye(policy.size) - self.mdp.discount * rows
-            return np.asarray(np.linalg.solve(system.T if back else system, self.start if back else reward))
-        matrix = self.mdp.transition[pairs]
-        if self.mdp.discount == 1.0 and self.over.any():
-            matrix = (sparse.diags_array((~self.over).astype(np.float64)) @ matrix).tocsr()
-        right = self.start if back else reward
-        matrix = matrix.T.tocsr() if back else matrix
-        chain = Chain(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, right)
-        target = 1e-10 * float(abs(right).max())
-        return chain.values(self.mdp.discount, np.zeros(policy.size) if back else self.guess, target, False)
-
-    def ahead(self, value: FloatArray) -> FloatArray:
-        """Return what actions [S A] are worth one step ahead of values [S]."""
-        return np.asarray(self.mdp.reward.reshape(-1) + self.mdp.discount * (self.mdp.transition @ value))
-
-    def inserted(self, rules: _List) -> list[_List]:
-        """Return the most promising lists with one rule more, by first-order gains."""
-        policy = self.policy(rules)
-        value, visits = self.solved(policy, False), np.maximum(self.solved(policy, True), 0.0)
-        lead = self.ahead(value).reshape(self.admissible.shape) - value[:, np.newaxis]
-        gain = np.where(self.admissible & ~self.over[:, np.newaxis], visits[:, np.newaxis] * lead, 0.0)
-        free = np.ones(policy.size, dtype=np.bool_)
-        found: list[tuple[float, _List]] = []
-        for place in range(len(rules.rules) + 1):
-            scores = self.holds @ (gain * free[:, np.newaxis])  # [M, A]
-            for flat in np.argsort(-scores, axis=None, kind="stable")[:TRIED].tolist():
-                condition, action = divmod(flat, self.n_actions)
-                longer = (*rules.rules[:place], (condition, action), *rules.rules[place:])
-                found.append((float(scores[condition, action]), _List(longer, rules.other)))
-            if place < len(rules.rules):
-                condition, action = rules.rules[place]
-                free = free & ~(self.holds[condition] & self.admissible[:, action])
-        found.sort(key=lambda item: -item[0])
-        return [candidate for _, candidate in found[: 2 * TRIED]]
-
-    def exchanged(self, rules: _List) -> _List:
-        """Return the list improved by exchanging its rules one at a time, and its last action."""
-        best, top = rules, self.worth(rules)
-        for _ in range(EXCHANGES):
-            improved = False
-            tried = [_List(best.rules, int(a)) for a in self.used]
-            for i in range(len(best.rules)):
-                tried += self.inserted(_List((*best.rules[:i], *best.rules[i + 1 :]), best.other))
-            for candidate in tried:
-                worth = self.worth(candidate)
-                if worth > top + SETTLED * abs(self.value):
-                    best, top, improved = candidate, worth, True
-            if not improved:
-                break
-        return best
-
-    def every(self, count: int) -> list[_List] | None:
-        """Return all lists of ``count`` rules, if they are few."""
-        kinds = len(self.conditions) * self.used.size
-        if self.used.size * kinds ** (count - 1) > EXACT_LISTS:
-            return None
-        choices = list(product(range(len(self.conditions)), self.used.tolist()))
-        return [_List(rules, int(a)) for rules in product(choices, repeat=count - 1) for a in self.used]
-
-    def run(self, most: int) -> list[tuple[_List, bool]]:
-        """Return the best list of each length up to ``most``, and whether it is the best of all."""
-        progress, found = Progress("simplifying"), []
-        beam: list[_List] = []
-        for count in range(1, most + 1):
-            lists = self.every(count)
-            exact = lists is not None
-            if lists is None:
-                lists = [longer for each in beam for longer in self.inserted(each)] or beam
-            ranked = sorted(dict.fromkeys(lists), key=lambda each: -self.worth(each))
-            beam = ranked[:BEAM]
-            if not exact:
-                beam = [self.exchanged(beam[0]), *beam[1:]]
-            progress.show(f"{count} of {most} rules")
-            found.append((beam[0], exact))
-            if not self.conditions or self.worth(beam[0]) >= self.value - SETTLED * abs(self.value):
-                break
-        progress.close()
-        return found
-
-
-class _TimedSearch(_Search):
-    """Lists of rules for a policy [T, S] of T steps: states of the search are the T S pairs of step and state."""
-
-    def __init__(
-        self,
-        mdp: Any,
-        policy: IntArray,
-        start: FloatArray,
-        conditions: Sequence[Condition],
-        final: FloatArray,
-    ) -> None:
-        self.steps, self.final = len(policy), final
-        super().__init__(mdp, policy.reshape(-1), start, conditions)
-
-    def begin(self, policy: IntArray, start: FloatArray) -> None:
-        """Evaluate the whole policy, with states and start repeated over the steps."""
-        self.start = np.concatenate((start, np.zeros(policy.size - start.size)))
-        self.admissible = np.tile(self.mdp.admissible, (self.steps, 1))
-        self.terminal = self.over = np.tile(self.mdp.terminal, self.steps)
-        self.value = float(self.start @ self.solved(policy, False))
-
-    def _rows(self, actions: IntArray) -> Any:
-        """Return the matrix [S, S] of a policy [S] of one step."""
-        pairs = self.states * self.n_actions + actions
-        return self.mdp.transition[pairs] if self.dense is None else self.dense[pairs]
-
-    def solved(self, policy: IntArray, back: bool) -> FloatArray:
-        """Return the values [T S] of a policy [T S], or (``back``) its discounted visits from the start."""
-        found = np.empty((self.steps, self.states.size))
-        plan, discount, ended = policy.reshape(found.shape), self.mdp.discount, self.mdp.terminal
-        if back:
-            now = self.start[: self.states.size]
-            for step, actions in enumerate(plan):
-                found[step] = now
-                now = discount * (self._rows(actions).T @ np.where(ended, 0.0, now))
-            return found.reshape(-1)
-        later = self.final
-        for step in range(self.steps - 1, -1, -1):
-            earned = self.mdp.reward[self.states, plan[step]]
-            later = np.where(ended, self.mdp.terminal_value, earned + discount * (self._rows(plan[step]) @ later))
-            found[step] = later
-        return found.reshape(-1)
-
-    def ahead(self, value: FloatArray) -> FloatArray:
-        """Return what actions [T S A] are worth one step ahead of values [T S]."""
-        later = np.vstack((value.reshape(self.steps, -1)[1:], self.final))
-        return np.asarray(self.mdp.reward.reshape(1, -1) + self.mdp.discount * (self.mdp.transition @ later.T).T)
-
-
 def simplify_policy(
     solution: Any,
     problem: PlanningProblem,
     max_rules: int,
     columns: Any,
+    form: str,
     start: StartLike,
     draws: int,
     rng: RngLike,
 ) -> Simplified:
-    """Return short lists of rules for the policy of a solution; see ``Solution.simplify``."""
+    """Return short lists of rules, or trees, for the policy of a solution; see ``Solution.simplify``."""
+    if solution.bias is not None:
+        message = "simplify is for returns; solve with a discount instead of objective='average'"
+        raise ParameterError(message, code="average-reward", method="simplify")
     if solution.later is not None:
         message = "simplify is not for a policy that goes on after its horizon; use at(time), or a horizon without risk"
         raise ParameterError(message, code="time-axis", method="simplify")
     policy: IntArray = solution.chosen
     final: FloatArray | None = None if solution.horizon is None else solution.value[-1]  # [S] after the last step
     most = whole_number(max_rules, "max_rules", 1, MOST_RULES)
+    one_of(form, "form", FORMS)
     count = whole_number(draws, "draws", 2, memory=64.0)
     model, mdp = problem.model, problem.mean_mdp()
     first = model.start_distribution(start)
     acting = ~model.terminal & (mdp.admissible.sum(axis=1) > 1)
     if final is None:
-        described = read_columns(columns, model)
+        described, values = read_columns(columns, model), PolicyValues(mdp, policy, first)
     else:
         described, acting = read_timed_columns(columns, model, len(policy)), np.tile(acting, len(policy))
+        values = TimedPolicyValues(mdp, policy, first, final)
     atoms = conditions_of(described, acting)
     if columns is not None and not atoms:
         message = "columns tell no two states apart in which there is something to choose"
         raise ParameterError(message, code="no-conditions", argument="columns")
-    rules = _with_pairs(atoms)
-    search = _Search(mdp, policy, first, rules) if final is None else _TimedSearch(mdp, policy, first, rules, final)
-    found = search.run(most)
-    kept: list[tuple[_List, bool]] = []
-    for each, exact in found:
-        if not kept or search.worth(each) > search.worth(kept[-1][0]) + SETTLED * abs(search.value):
+    search: Search[Any] = ListSearch(values, atoms) if form == "list" else TreeSearch(values, atoms, acting)
+    kept: list[tuple[Any, bool]] = []
+    for each, exact in search.run(most):
+        if not kept or search.worth(each) > search.worth(kept[-1][0]) + SETTLED * abs(values.value):
             kept.append((each, exact))
     policies = [search.policy(each).reshape(policy.shape) for each, _ in kept]
     drawn = _losses(problem, policy, policies, first, count, rng, final)
+    top = values.value if all(exact for _, exact in kept) else values.most()
     lists = tuple(
-        _described(search, each, exact, chosen, model.actions, None if drawn is None else drawn[:, i])
-        for i, ((each, exact), chosen) in enumerate(zip(kept, policies, strict=True))
+        _described(search, form, each, 0.0 if exact else top - search.worth(each), drawn, i, model.actions)
+        for i, (each, exact) in enumerate(kept)
     )
-    rest = _covered(search, kept[-1][0])
     where = np.flatnonzero(first)
     words = model.state_labels.show(int(where[0])) if where.size == 1 else f"{where.size} states"
-    fallback = int((acting & ~rest).sum())
-    return Simplified(lists, search.value, words, 0 if drawn is None else count, fallback)
-
-
-def _with_pairs(atoms: list[Condition]) -> list[Condition]:
-    """Return conditions and, as far as there is room, pairs of them, each mask once."""
-    found = {atom.holds.tobytes(): atom for atom in atoms}
-    for i, first in enumerate(atoms):
-        for second in atoms[i + 1 :]:
-            if len(found) >= MAX_CONDITIONS:
-                return list(found.values())
-            pair = both(first, second)
-            if pair.holds.any():
-                found.setdefault(pair.holds.tobytes(), pair)
-    return list(found.values())
-
-
-def _covered(search: _Search, rules: _List) -> Any:
-    """Return where some rule of a list applies [S]."""
-    admissible = search.admissible
-    covered = admissible[:, rules.other].copy()
-    for condition, action in rules.rules:
-        covered |= search.holds[condition] & admissible[:, action]
-    return covered
+    fallback = int((acting & (search.actions(kept[-1][0]) < 0)).sum())
+    return Simplified(lists, values.value, words, 0 if drawn is None else count, fallback)
 
 
 def _described(
-    search: _Search, rules: _List, exact: bool, policy: IntArray, actions: Sequence[Label], losses: FloatArray | None
+    search: Search[Any],
+    form: str,
+    found: Any,
+    bound: float,
+    drawn: FloatArray | None,
+    column: int,
+    actions: Sequence[Label],
 ) -> RuleList:
-    """Return a list with its words and numbers."""
-    left = ~search.terminal
-    made = []
-    for condition, action in rules.rules:
-        applies = left & search.holds[condition] & search.admissible[:, action]
-        made.append(Rule(search.conditions[condition].text, actions[action], int(applies.sum())))
-        left = left & ~applies
-    made.append(Rule(None, actions[rules.other], int((left & search.admissible[:, rules.other]).sum())))
-    flat = policy.reshape(-1)
-    visits = np.where(search.over, 0.0, np.maximum(search.solved(flat, True), 0.0))
-    differs = (flat != search.full) & ~search.terminal
-    worth = search.worth(rules)
-    loss = search.value - worth
-    mean_loss = worst = loss
-    if losses is not None:
+    """Return a list or tree with its words and numbers; ``drawn`` [N, J] has the losses of all of them."""
+    values, flat = search.values, search.policy(found)
+    rules = tuple(Rule(said.condition, actions[said.action], int(said.states.sum())) for said in search.said(found))
+    visits, differs = values.visits(flat), (flat != values.full) & ~values.terminal
+    worth = search.worth(found)
+    mean_loss = worst = loss = values.value - worth
+    if drawn is not None:
+        losses = drawn[:, column]
         mean_loss = float(losses.mean())
         worst = float(np.sort(losses)[-max(1, round(TAIL * losses.size)) :].mean())
     share = float(visits[differs].sum() / visits.sum()) if visits.sum() > 0.0 else 0.0
-    bound = 0.0 if exact else max(loss, 0.0)
-    return RuleList(tuple(made), policy, worth, loss, mean_loss, worst, share, int(differs.sum()), exact, bound)
+    policy = flat.reshape(values.shape)
+    return RuleList(
+        form,
+        rules,
+        policy,
+        worth,
+        loss,
+        mean_loss,
+        worst,
+        share,
+        int(differs.sum()),
+        bound == 0.0,
+        max(bound, 0.0),
+    )
 
 
 def _losses(

@@ -571,20 +571,23 @@ class Solution(Reported, Certifiable):
         max_rules: int = 4,
         columns: Any = None,
         *,
+        form: str = "list",
         start: StartLike = None,
         draws: int = 500,
         rng: RngLike = 0,
     ) -> Simplified:
-        """Return short lists of rules that lose least of the return of this policy, as sentences.
+        """Return short lists of rules, or small trees, that lose least of the return of this policy, as sentences.
 
         Parameters
         ----------
         max_rules : int, default=4
-            Maximum number of rules, the last one ("otherwise") included; at most 12.
+            Maximum number of rules, the last one ("otherwise") included, or of leaves of a tree; at most 12.
         columns : list of str, mapping or DataFrame, optional
             What rules may speak of: some of the columns of the state map, or ``{name: values}`` with a value for each
             state (a sequence, or a mapping from states). By default all columns of the state map, or the names of
             states (numbers, parts of tuples). With a horizon also ``"step"``, unless this is a list without it.
+        form : {"list", "tree"}, default="list"
+            A list is tried in order; the rules of a tree hold one at a time, and each can be read alone.
         start : hashable, mapping or array_like of shape (S,), optional
             Where the process begins, as for ``prudent.posterior_returns``.
         draws : int, default=500
@@ -595,7 +598,7 @@ class Solution(Reported, Certifiable):
         Returns
         -------
         Simplified
-            The best list found of each number of rules, with what it loses. It prints as sentences.
+            The best found of each number of rules, with what it loses. It prints as sentences.
 
         Raises
         ------
@@ -611,12 +614,9 @@ class Solution(Reported, Certifiable):
         >>> solve(MDP([up, down], reward, discount=0.5, **names)).simplify(max_rules=3).sentences()
         ['If state is below 3: down.', 'Otherwise: up.']
         """
-        if self.bias is not None:
-            message = "simplify is for returns; solve with a discount instead of objective='average'"
-            raise ParameterError(message, code="average-reward", method="simplify")
         from .simplify import simplify_policy
 
-        return simplify_policy(self, self._problem, max_rules, columns, start, draws, rng)
+        return simplify_policy(self, self._problem, max_rules, columns, form, start, draws, rng)
 
     # -- parts ---------------------------------------------------------------------------------------------
 

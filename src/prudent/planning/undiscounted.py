@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 from .._numerics.compensated import EPS
 from .._support.checks import BoolArray, FloatArray
@@ -92,11 +92,13 @@ def _policy_iteration(
 def _chain_values(chain: Chain, policy: npt.NDArray[Any], guess: FloatArray, digits: float) -> FloatArray:
     """Return the values of a chain over the pairs of a policy, to a residual of ``digits`` of the largest reward."""
     size = guess.size
-    matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(chain.reward.size, size))
+    matrix = scipy.sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(chain.reward.size, size))
     reward = chain.reward
     if policy.ndim == 2:
         state, _ = np.nonzero(policy)
-        shares = sparse.csr_array((policy[policy > 0.0], (state, np.arange(state.size))), shape=(size, state.size))
+        shares = scipy.sparse.csr_array(
+            (policy[policy > 0.0], (state, np.arange(state.size))), shape=(size, state.size)
+        )
         matrix, reward = shares @ matrix, shares @ reward
     if size > DENSE:
         x, target = guess.copy(), digits * float(abs(reward).max())

@@ -23,7 +23,7 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from .._support.notices import warn_caller
 from ..errors import ConvergenceWarning, DataError
@@ -166,10 +166,10 @@ class _Mixture(GroupedSource):
             weight = 0.0
             for outcomes, share in zip(self.groups, way, strict=True):
                 counts[list(outcomes)] += share
-                weight -= float(gammaln(np.array(share) + 1.0).sum())
+                weight -= float(scipy.special.gammaln(np.array(share) + 1.0).sum())
             possible = counts > 0.0
             added.append(counts)
-            log_weight.append(weight + float(gammaln(counts[possible]).sum()))
+            log_weight.append(weight + float(scipy.special.gammaln(counts[possible]).sum()))
         weights = np.exp(np.array(log_weight) - max(log_weight))
         return np.array(added), weights / weights.sum()
 

@@ -12,6 +12,7 @@ from .beta import BetaArms
 from .gaussian import GaussianArms
 from .glm import GlmArms
 from .glm_items import GlmItems
+from .hurdle import HurdleArms, HurdlePosterior
 from .items import GaussianItems, ItemBelief
 from .sparse import SparseArms
 from .wide import WideArms
@@ -25,6 +26,8 @@ __all__ = [
     "GaussianItems",
     "GlmArms",
     "GlmItems",
+    "HurdleArms",
+    "HurdlePosterior",
     "ItemBelief",
     "Match",
     "SparseArms",
@@ -35,6 +38,7 @@ BELIEFS: dict[str, type[Belief]] = {
     "gaussian arms": GaussianArms,
     "glm arms": GlmArms,
     "beta arms": BetaArms,
+    "hurdle arms": HurdleArms,
     "gaussian items": GaussianItems,
     "glm items": GlmItems,
     "sparse arms": SparseArms,

@@ -577,6 +577,14 @@ class ArmBelief(Belief):
         clear = noise[:, np.newaxis, np.newaxis] > 0.0
         return arms.mean.copy(), np.where(clear, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
 
+    def slopes(self, context: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return means [A, D] and covariances [A, D, D] of the slopes of scores in a context [D]: those of theta."""
+        return self.coefficients()
+
+    def tallies(self) -> dict[str, IntArray]:
+        """Return copies of numbers [A] by name: of rewards and of decisions of every arm."""
+        return {"pulls": self.pulls.copy(), "tries": self.tries.copy()}
+
     # -- state ---------------------------------------------------------------------------------------------
 
     def options(self) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class GlmArms(ArmBelief):
 
     def _until_solved(self, size: int, more: int = 0) -> int:
         """Return after how many rewards all arms are solved again."""
-        return _until_next(int(self.table.pool[col.COUNT]) + more, size)
+        return until_next(int(self.table.pool[col.COUNT]) + more, size)
 
     def _learn_until(
         self,
@@ -374,11 +374,14 @@ class GlmArms(ArmBelief):
 
     def posterior(self, row: int) -> LogisticPosterior | PoissonPosterior:
         """Return a copy of the posterior of theta of one arm; see ``Belief.posterior``."""
+        return self._glm_posterior(row, self.reward_kind)
+
+    def _glm_posterior(self, row: int, kind: str) -> Any:
         arms = self.table
         which = arms.marks[row, col.WHICH]
         prior, start = arms.prior[which].copy(), arms.start[which].copy()
         solved = arms.root[row].copy(), arms.mean[row].copy()  # what decisions are taken from
-        return POSTERIORS[self.reward_kind].of_sums(prior, 1.0, arms.gram[row].copy(), start, solved)
+        return POSTERIORS[kind].of_sums(prior, 1.0, arms.gram[row].copy(), start, solved)
 
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
@@ -411,7 +414,7 @@ def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("aij,aj->ai", matrices, vectors))
 
 
-def _until_next(count: int, size: int) -> int:
+def until_next(count: int, size: int) -> int:
     """Return how many rewards after the first ``count`` the prior of ``size`` coefficients is learned again."""
     step = max(_FIRST, size // 4)
     while step <= count:

@@ -81,8 +81,6 @@ class ScoreLaw:
     """Law of scores that put ``weights`` on the lowest of ``n`` draws, or on the highest of -n."""
 
     def __init__(self, n: int, weights: Sequence[float] | FloatArray, clip: bool) -> None:
-        from scipy import special
-
         weights = np.array(weights)
         places = np.flatnonzero(weights)
         if clip and places.size > 2:
@@ -93,7 +91,9 @@ class ScoreLaw:
             raise ParameterError(message, code="no-propensity", argument="settings", value=places.size)
         kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
         if kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
-            low = float(special.ndtri(LEAST / abs(n)))
+            from scipy.special import ndtri
+
+            low = float(ndtri(LEAST / abs(n)))
             table = low, -2.0 * low, np.zeros((1, 6))
         else:
             single = places.size == 1

@@ -115,9 +115,9 @@ def _swatch(entry: Entry) -> str:
 
 def figure_html(figure: Figure, before: str = "", *, files: bool = False) -> str:
     """Return a figure as HTML, after the HTML ``before``: its title, its legend, its panels; links to its ``files``."""
-    panels = []
+    panels, title = [], figure.title or figure.panels[0].title
     for panel, svg in zip(figure.panels, figure.svg_panels(), strict=True):
-        label = escape(f"{figure.title}: {panel.title}" if len(figure.panels) > 1 else figure.title, quote=True)
+        label = escape(f"{title}: {panel.title}" if len(figure.panels) > 1 else title, quote=True)
         heading = f"<h3>{rich(panel.title)}</h3>" if len(figure.panels) > 1 else ""
         described = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
         panels.append(f'<div class="panel">{heading}{described}</div>')
@@ -126,7 +126,7 @@ def figure_html(figure: Figure, before: str = "", *, files: bool = False) -> str
     below = f'<div class="files">This figure as {links}</div>' if files else ""
     shape = {1: " one", 2: " two"}.get(figure.columns, "") + " wide" * (figure.size[0] > 6.0)
     return (
-        f'{before}<figure id="figure-{figure.name}"><figcaption>{rich(figure.title)}</figcaption>'
+        f'{before}<figure id="figure-{figure.name}"><figcaption>{rich(title)}</figcaption>'
         f'<ul class="legend">{legend}</ul><div class="panels{shape}">{"".join(panels)}</div>'
         f"{below}</figure>"
     )

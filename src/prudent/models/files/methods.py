@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from ...errors import ParameterError
 from ...types import ArrayLike, FloatArray, Label, PathLike
@@ -23,7 +23,7 @@ from .umb import known_umb, write_umb
 class ModelFiles(TabularModel):
     """A known model in the formats of other programs; ``MDP`` has these methods."""
 
-    transition: sparse.csr_array
+    transition: scipy.sparse.csr_array
     reward: FloatArray
     termination: FloatArray | None
 
@@ -214,14 +214,16 @@ class ModelFiles(TabularModel):
         chances, earned = self.transition, self.reward
         if self.termination is not None:
             n = self.n_actions
-            last = sparse.csr_array(self.termination.reshape(-1, 1))
-            end = sparse.csr_array(
+            last = scipy.sparse.csr_array(self.termination.reshape(-1, 1))
+            end = scipy.sparse.csr_array(
                 (np.ones(n), (np.arange(n), np.full(n, self.n_states))), shape=(n, self.n_states + 1)
             )
-            chances = canonical(sparse.csr_array(sparse.vstack([sparse.hstack([chances, last]), end])))
+            chances = canonical(
+                scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.hstack([chances, last]), end]))
+            )
             earned = np.concatenate((earned, np.zeros((1, n))))
         write_matrix(transition, chances)
-        write_matrix(reward, sparse.csr_array(-earned if costs else earned))
+        write_matrix(reward, scipy.sparse.csr_array(-earned if costs else earned))
 
     @classmethod
     def from_bmdp(cls, path: PathLike, discount: float | None = None, *, reward: ArrayLike | None = None) -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from ..._support.files import write_atomically
 from ...errors import ModelError
@@ -19,7 +19,7 @@ MATRIX, DENSE = 1211216, -1
 LARGEST = np.iinfo(np.int32).max
 
 
-def write_matrix(path: PathLike, matrix: sparse.csr_array) -> None:
+def write_matrix(path: PathLike, matrix: scipy.sparse.csr_array) -> None:
     """Write a sparse matrix with indices of 32 bits."""
     if max(matrix.nnz, *matrix.shape) > LARGEST:
         message = (
@@ -31,7 +31,7 @@ def write_matrix(path: PathLike, matrix: sparse.csr_array) -> None:
     write_atomically(Path(path), *(part.tobytes() for part in parts))
 
 
-def read_matrix(path: PathLike, argument: str) -> sparse.csr_array:
+def read_matrix(path: PathLike, argument: str) -> scipy.sparse.csr_array:
     """Read a matrix, sparse or dense, with indices of 32 or 64 bits."""
     try:
         content = Path(path).read_bytes()
@@ -49,14 +49,14 @@ def read_matrix(path: PathLike, argument: str) -> sparse.csr_array:
     if stored == DENSE:
         _require_size(content, body + 8 * rows * columns, path, argument)
         dense: FloatArray = np.frombuffer(content, ">f8", rows * columns, body).astype(np.float64)
-        return sparse.csr_array(dense.reshape(rows, columns))
+        return scipy.sparse.csr_array(dense.reshape(rows, columns))
     _require_size(content, body + width * (rows + stored) + 8 * stored, path, argument)
     sizes = np.frombuffer(content, f">i{width}", rows, body).astype(np.int64)
     indices = np.frombuffer(content, f">i{width}", stored, body + width * rows).astype(np.int64)
     data: FloatArray = np.frombuffer(content, ">f8", stored, body + width * (rows + stored)).astype(np.float64)
     if (sizes < 0).any() or sizes.sum() != stored or (indices < 0).any() or (indices >= columns).any():
         raise _fault(path, argument, "its rows or columns do not fit its sizes")
-    return sparse.csr_array((data, indices, np.concatenate(([0], np.cumsum(sizes)))), shape=(rows, columns))
+    return scipy.sparse.csr_array((data, indices, np.concatenate(([0], np.cumsum(sizes)))), shape=(rows, columns))
 
 
 def _require_size(content: bytes, expected: int, path: PathLike, argument: str) -> None:
