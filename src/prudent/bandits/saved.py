@@ -355,6 +355,8 @@ class SavedBandit(NamedFeatures):
             Values that JSON can hold, and arrays by name.
         """
         settings = {field.name: getattr(self._settings, field.name) for field in fields(self._settings)}
+        if settings["horizon"] is None:
+            del settings["horizon"]
         if isinstance(self._settings.alpha, Schedule):
             settings["alpha"] = saved_schedule(self._settings.alpha)
         arrays = self._belief.arrays() | {"uniforms": self._stream.here().unused}
