@@ -251,7 +251,7 @@ class SavedBandit(NamedFeatures):
     def counting(self) -> bool:
         """Whether a decision depends on how many were taken before: a schedule, first pulls, or a growing sd."""
         settings = self._settings
-        return isinstance(settings.alpha, Schedule) or settings.first_pulls > 0 or settings.delta is not None
+        return settings.moving or settings.first_pulls > 0 or settings.delta is not None
 
     def clock(self) -> dict[str, Any]:
         """Return the numbers of decisions, in all and of every arm, that the next decision may depend on.
@@ -355,6 +355,8 @@ class SavedBandit(NamedFeatures):
             Values that JSON can hold, and arrays by name.
         """
         settings = {field.name: getattr(self._settings, field.name) for field in fields(self._settings)}
+        if settings["horizon"] is None:
+            del settings["horizon"]
         if isinstance(self._settings.alpha, Schedule):
             settings["alpha"] = saved_schedule(self._settings.alpha)
         arrays = self._belief.arrays() | {"uniforms": self._stream.here().unused}
