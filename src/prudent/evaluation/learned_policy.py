@@ -344,6 +344,8 @@ class LearnedPolicy(EstimateTable):
             encoder.resume(values["seen"] or {})
         index = pandas.Index(values["kinds"], name="kind")
         table = pandas.DataFrame(arrays["table"], columns=values["columns"], index=index)
-        numbers = {name: float(values[name]) for name in ("value", "low", "high", "lower_bound", "logged", "confidence")}
+        numbers = {
+            name: float(values[name]) for name in ("value", "low", "high", "lower_bound", "logged", "confidence")
+        }
         names = tuple(values["arms"]), tuple(values["features"])
         return cls(values["kind"], *names, rule, **numbers, n=int(values["n"]), table=table, encoder=encoder)
