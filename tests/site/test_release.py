@@ -6,11 +6,13 @@ Slow: each case makes an environment and compiles kernels. A Python that is not 
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 pytestmark = pytest.mark.slow
@@ -119,7 +121,7 @@ def test_the_wheel_works(built, uv, tmp_path, version, resolution):
     do(*install, f"prudent @ {built['.whl'].as_uri()}", cwd=tmp_path)
     do(uv, "pip", "check", "--python", python, cwd=tmp_path)
     assert do(python, "-c", SMOKE, cwd=tmp_path).endswith("works\n")
-    assert "0.1.0" in do(python, "-m", "prudent", "--version", cwd=tmp_path)
+    assert VERSION in do(python, "-m", "prudent", "--version", cwd=tmp_path)
 
 
 def test_the_sdist_works_and_has_all_that_its_tests_need(built, uv, tmp_path):
@@ -145,6 +147,15 @@ def test_workflows_are_sound():
     tools = Path(sys.executable).parent
     do(tools / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *files, cwd=ROOT)
     do(tools / "zizmor", "--offline", "--no-progress", *files, cwd=ROOT)
+
+
+def test_the_recipe_of_conda_is_read_and_rendered_by_its_builder():
+    """Without a channel: what the builder can say before it fetches packages."""
+    rattler = pytest.importorskip("rattler_build")
+    recipe = rattler.Stage0Recipe.from_yaml((ROOT / "release" / "conda" / "recipe.yaml").read_text())
+    (variant,) = recipe.render(rattler.VariantConfig(), rattler.RenderConfig())
+    assert (variant.recipe.package.name, str(variant.recipe.package.version)) == ("prudent", VERSION)
+    assert "python >=3.11" in map(str, variant.recipe.requirements.run)
 
 
 def test_a_wheel_with_kernels_compiles_nothing(uv, tmp_path):

@@ -403,8 +403,8 @@ def check(
     if mapped is not None and mapped.choice is not None and not mapped.choice.improves:
         gain, gap = mapped.choice.gain, max(mapped.choice.gap, 0.0)
         message = (
-            f"No way to make states of the features shows a gain over what the log did: {mapped.choice.sentence}. "
-            "Keep what is done today, add features or collect more data."
+            "Keep what is done today: no way to make states of the features shows a gain over it on held-out episodes "
+            f"({mapped.choice.sentence}). More data or other features may."
         )
         notes.append(Finding("no-improvement", "serious", gain.low, gap, np.nan, message))
     if read.by_episode is not None and np.unique(read.episode if own is None else read.episode[own]).size < FEWEST:
@@ -412,7 +412,7 @@ def check(
     if read.by_episode is None:
         message = (
             "The log has no episodes to split, or too few: single observations were split, which hides whatever rows "
-            "of one episode have in common, and the past could not be tested. Give a column episode."
+            f"of one episode have in common, and the past could not be tested. Give a column episode{_maybe(read)}."
         )
         notes.append(Finding("by-rows", "note", float(read.times.sum()), float(FEWEST), np.nan, message))
     if read.reward is not None:
@@ -483,6 +483,17 @@ def refuse_serious(report: CheckReport) -> None:
     if report.serious:
         codes = tuple(finding.code for finding in report.serious)
         raise DataError(f"the check has a serious finding. {report.worst}", code="serious-finding", findings=codes)
+
+
+def _maybe(read: LogRows) -> str:
+    """Return how an unused column of a file becomes the column of episodes."""
+    if not read.held.ignored or "episode" in read.held:
+        return ""
+    names = ", ".join(repr(name) for name in read.held.ignored[:5])
+    return (
+        f"; if one of {names} says which rows belong together, columns={{'episode': ...}} (on the command line: "
+        "--columns episode=NAME)"
+    )
 
 
 def _named_group(group: tuple[str, Label]) -> tuple[str, Label]:

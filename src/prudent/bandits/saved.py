@@ -364,7 +364,6 @@ class SavedBandit(NamedFeatures):
             "settings": settings,
             "intercept": self._intercept,
             "features": None if self._encoder is not None or self.features is None else list(self.features),
-            "retired": list(self._retired),
             "half_life": None if self._drift is None else asdict(self._drift.half),
             "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._index),
@@ -372,6 +371,8 @@ class SavedBandit(NamedFeatures):
             "belief": self._belief.values(),
             "rng": generator_state(self._stream.rng),
         }
+        if self._retired:
+            values["retired"] = list(self._retired)
         if self._limits is not None:
             values["limits"] = self._limits.saved()
         if self._encoder is not None:
