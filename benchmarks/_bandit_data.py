@@ -16,7 +16,7 @@ import numpy as np
 
 from prudent.envs import classification
 
-STEPS = 600
+STEPS = 500
 _ROWS = 4000  # of a dataset, at most
 
 
