@@ -171,7 +171,7 @@ class Features(ContextEncoder):
             for one in self._all():
                 for name in one.names():
                     while name in found:
-                        name = f"{name} ({len(found)})"  # noqa: PLW2901  # until it is a new one
+                        name = f"{name} ({len(found)})"  # until it is a new one
                     found[name] = None
             self._names = tuple(found)
         return self._names
