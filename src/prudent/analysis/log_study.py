@@ -1,10 +1,10 @@
 """Everything that ``prudent solve`` computes from one log: policies by level, their returns, what to measure next.
 
-The value of data is expensive in large models, where it takes many solves for each source. With more than
-``MANY_SOURCES`` sources or ``MANY_OUTCOMES`` outcomes only the ``EVALUATED_SOURCES`` with the largest guess of their
-gain are evaluated (see ``value_of_data``); with so many sources at level 0. Returns over the posterior take time in
-proportion to the outcomes and to the draws, so that a model of many outcomes has fewer draws by default
-(``default_draws``). The standard errors beside the numbers say what that costs.
+The value of data is expensive, since it takes many solves for each source. With more than ``FEW_SOURCES`` sources
+(``MANY_SOURCES`` where it is all that is asked) or ``MANY_OUTCOMES`` outcomes only the ``EVALUATED_SOURCES`` with the
+largest guess of their gain are evaluated (see ``value_of_data``); with more than ``MANY_SOURCES`` at level 0. Returns
+over the posterior take time in proportion to the outcomes and to the draws, so that a model of many outcomes has fewer
+draws by default (``default_draws``). The standard errors beside the numbers say what that costs.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from .value_of_data import ValueOfData, value_of_data
 if TYPE_CHECKING:
     import pandas
 
+FEW_SOURCES = 60
 MANY_SOURCES = 300
 MANY_OUTCOMES = 1_500  # of all pairs together
 EVALUATED_SOURCES = 12  # of a model with many sources
@@ -404,6 +405,7 @@ def study_log(
             **timed,
             exclude=exclude,
             exclude_data=exclude_data,
+            all_of=FEW_SOURCES,
             rng=rng,
             threads=threads,
         )
@@ -498,6 +500,7 @@ def next_data(
     terminal_value: TerminalValueLike = None,
     exclude: PairsLike = None,
     exclude_data: PairsLike = None,
+    all_of: int | None = None,
     rng: RngLike = 1,
     threads: int | None = None,
 ) -> ValueOfData:
@@ -507,6 +510,8 @@ def next_data(
     ----------
     model, posterior, alpha, observations, start, solution, horizon, terminal_value, exclude, exclude_data, rng, threads
         As for ``value_of_data``.
+    all_of : int, optional
+        Largest number of sources of which all are evaluated, by default 300.
 
     Returns
     -------
@@ -514,7 +519,7 @@ def next_data(
         The result of ``value_of_data``.
     """
     many: dict[str, Any] = {}
-    if model.n_sources > MANY_SOURCES or model.entries.next_state.size > MANY_OUTCOMES:
+    if model.n_sources > (MANY_SOURCES if all_of is None else all_of) or model.entries.next_state.size > MANY_OUTCOMES:
         many = {"limit": EVALUATED_SOURCES, "replications": FEWER_REPLICATIONS}
     many |= {"exclude": exclude, "exclude_data": exclude_data, "horizon": horizon, "terminal_value": terminal_value}
     return value_of_data(

@@ -455,7 +455,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     else:
         _print_table(LEVELS_AND_TODAY, [*map(_against_today, levels), today | NOT_COMPARED])
     worst = f"the mean of the worst {1.0 - record['tail']:.0%} that the data leaves possible"
-    print(visible(f"From {record['start']}; bad cases: {worst}."))
+    print(visible(f"From {record['start']}, discount {record['discount']:g}; bad cases: {worst}."))
     print("Both assume that the model holds.")
     if study.profile.honest is not None:
         values = record["check"]["recommended"]
