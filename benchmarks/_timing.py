@@ -107,6 +107,18 @@ def calibration(repeats: int = 5) -> float:
     return median_times(work, repeats=repeats)[0]
 
 
+QUIET = 0.8
+"""Share of a processor below which times say more about other programs than about ours."""
+
+
+def share_of_processor(seconds: float = 0.3) -> float:
+    """Return how much of a processor this process gets: 1 on a quiet machine, a third where three share one."""
+    began, used = time.perf_counter(), time.process_time()
+    while time.perf_counter() - began < seconds:
+        pass
+    return (time.process_time() - used) / (time.perf_counter() - began)
+
+
 def show(title: str, rows: list[Row]) -> None:
     """Print rows as a table."""
     print(f"\n{title}")

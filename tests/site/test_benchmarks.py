@@ -14,7 +14,7 @@ pytest.importorskip("benchmarks", reason="the benchmarks are part of the reposit
 
 from benchmarks import _page, _quotes, _run, _table, core
 from benchmarks._table import Fit, Limit
-from benchmarks._timing import Row, absent, median_times, tried
+from benchmarks._timing import Row, absent, median_times, share_of_processor, tried
 from benchmarks.bandit import against_peers
 from benchmarks.growth import JOBS, exponent
 
@@ -236,6 +236,7 @@ def test_every_piece_has_its_function():
 def test_results_of_a_run_are_shown_and_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(_run, "DEFAULT", {"one": 1.0, "two": 1.0})
     monkeypatch.setattr(_run, "calibration", lambda: 1.0)
+    monkeypatch.setattr(_run, "share_of_processor", lambda: 1.0)
     works = {"one": lambda: [row("fast", 1.0, 2.0)], "two": broken}
     monkeypatch.setattr(_run, "work_of", lambda piece: works[piece])
     path = tmp_path / "table.json"
@@ -247,6 +248,38 @@ def test_results_of_a_run_are_shown_and_written(tmp_path, monkeypatch, capsys):
     assert "one looks slower: once more" in err
     assert "one: fast: 1.50 times as long as before, relative to what it is compared with" in out
     assert "two (RuntimeError: does not start)" in out
+
+
+def test_a_busy_machine_measures_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(_run, "calibration", lambda: 1.0)
+    shares = iter([1.0, 1.0, 1.0, 0.4, 1.0, 1.0, 0.5, 1.0])
+    monkeypatch.setattr(_run, "share_of_processor", lambda: next(shares))
+    seconds = iter([1.0, 9.0, 9.0, 9.0])
+    wrong = []
+    monkeypatch.setattr(_run, "work_of", lambda piece: lambda: [row("fast", next(seconds), 2.0), *wrong])
+    path = tmp_path / "table.json"
+    assert _run.run(["journal"], path, write=True) == 0
+    assert _run.run(["journal"], path, write=True) == 0  # busy at the first run
+    out, _ = capsys.readouterr()
+    assert "processors: \n  journal (40% was left)" in out
+    assert "slower by more than 20% than in the table: none" in out
+    (kept,) = _table.items_of(_table.load(path)["pieces"]["journal"])
+    assert kept.ours == 1.0
+    assert _run.run(["journal"], path) == 0  # slower, and busy when it is run again
+    assert "processors: \n  journal (50% was left)" in capsys.readouterr().out
+
+
+def test_a_wrong_figure_is_wrong_on_a_busy_machine_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(_run, "calibration", lambda: 1.0)
+    monkeypatch.setattr(_run, "share_of_processor", lambda: 0.1)
+    for unit, code in (("s", 0), ("", 1)):
+        late = Row("late", 2.0, 1.0, "at most 1", False, unit=unit)
+        monkeypatch.setattr(_run, "work_of", lambda piece, late=late: lambda: [late])
+        assert _run.run(["journal"], tmp_path / "table.json") == code
+
+
+def test_the_share_of_a_processor():
+    assert 0.0 < share_of_processor(0.02) < 1.1
 
 
 # -- the page -----------------------------------------------------------------------------------------------

@@ -4,13 +4,16 @@ Slow: each case makes an environment and compiles kernels. A Python that is not 
 """
 
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 pytestmark = pytest.mark.slow
@@ -119,13 +122,47 @@ def test_the_wheel_works(built, uv, tmp_path, version, resolution):
     do(*install, f"prudent @ {built['.whl'].as_uri()}", cwd=tmp_path)
     do(uv, "pip", "check", "--python", python, cwd=tmp_path)
     assert do(python, "-c", SMOKE, cwd=tmp_path).endswith("works\n")
-    assert "0.1.0" in do(python, "-m", "prudent", "--version", cwd=tmp_path)
+    assert VERSION in do(python, "-m", "prudent", "--version", cwd=tmp_path)
 
 
 def test_the_sdist_works_and_has_all_that_its_tests_need(built, uv, tmp_path):
     python = environment(uv, tmp_path, "3.11")
     do(uv, "pip", "install", "--quiet", "--python", python, f"prudent @ {built['.gz'].as_uri()}", cwd=tmp_path)
     assert do(python, "-c", SMOKE, cwd=tmp_path).endswith("works\n")
+
+
+PAGE = """
+import os, pathlib, shutil, sys
+sys.path.insert(0, sys.argv[2])
+import matplotlib as mpl
+import prudent
+from _pages import run
+assert prudent.__file__.startswith(sys.prefix), prudent.__file__
+mpl.use("agg")
+run(sys.argv[1], ".")
+"""
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.14"])
+def test_every_page_runs_on_the_wheel(built, uv, tmp_path, version):
+    """About 10 minutes: an environment of its own, with what the pages ask to be installed."""
+    python = environment(uv, tmp_path, version)
+    wanted = f"prudent[test,serve,states,large,verify,cluster] @ {built['.whl'].as_uri()}"
+    do(uv, "pip", "install", "--quiet", "--python", python, wanted, cwd=tmp_path)
+    do(python, "-m", "prudent", "compile", cwd=tmp_path)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tests" / "support" / "_pages.py", tmp_path / "tools")
+    failed = {}
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        parts = page.relative_to(ROOT / "docs").parts
+        if "gallery" not in parts:
+            empty = tmp_path / "pages" / "-".join(parts)
+            empty.mkdir(parents=True)
+            try:
+                do(python, "-c", PAGE, page, tmp_path / "tools", cwd=empty)
+            except AssertionError as error:
+                failed[empty.name] = str(error)[-2000:]
+    assert not failed, "\n".join(f"{name}: {text}" for name, text in failed.items())
 
 
 def test_types_are_seen_by_users(built, uv, tmp_path):
@@ -145,6 +182,15 @@ def test_workflows_are_sound():
     tools = Path(sys.executable).parent
     do(tools / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *files, cwd=ROOT)
     do(tools / "zizmor", "--offline", "--no-progress", *files, cwd=ROOT)
+
+
+def test_the_recipe_of_conda_is_read_and_rendered_by_its_builder():
+    """Without a channel: what the builder can say before it fetches packages."""
+    rattler = pytest.importorskip("rattler_build")
+    recipe = rattler.Stage0Recipe.from_yaml((ROOT / "release" / "conda" / "recipe.yaml").read_text())
+    (variant,) = recipe.render(rattler.VariantConfig(), rattler.RenderConfig())
+    assert (variant.recipe.package.name, str(variant.recipe.package.version)) == ("prudent", VERSION)
+    assert "python >=3.11" in map(str, variant.recipe.requirements.run)
 
 
 def test_a_wheel_with_kernels_compiles_nothing(uv, tmp_path):

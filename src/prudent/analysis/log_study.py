@@ -386,16 +386,14 @@ def study_log(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        honest = None if check is None or check.honest.by_rows else check.honest
         close: dict[str, Any] = {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
         timed: dict[str, Any] = {"horizon": horizon, "terminal_value": terminal_value}
-        close |= {"exclude": exclude, "honest": honest, **timed}
+        close |= {"exclude": exclude, **timed}
         draws = default_draws(model) if draws is None else draws
-        profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, **close)
-        choice = model.summary.state_choice
-        if choice is not None and choice.alpha in profile.alphas:  # by held-out episodes
-            profile = replace(profile, recommended=choice.alpha)
-        level = max(profile.recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
+        profile = advised_profile(
+            model, posterior, alphas, start=start, draws=draws, check=check, rng=rng, threads=threads, **close
+        )
+        level = level_of_data(model, profile.recommended)
         found = profile.neutral if level == 0.0 else profile.solutions[level]
         value = next_data(
             model,
@@ -418,6 +416,60 @@ def study_log(
             rules = best.simplify(MOST_RULES, start=start, draws=min(draws, RULE_DRAWS), rng=rng)
     messages = dict.fromkeys([*(str(warning.message) for warning in caught), *profile.today_cautions])
     return LogStudy(model, posterior, profile, value, tuple(messages), check, rules)
+
+
+def advised_profile(
+    model: UncertainMDP,
+    posterior: DirichletPosterior,
+    alphas: Sequence[float],
+    *,
+    draws: int | None = None,
+    check: CheckReport | None = None,
+    **options: Any,
+) -> RiskProfile:
+    """Compare risk levels, and recommend one: by held-out episodes where there are any.
+
+    Parameters
+    ----------
+    model, posterior, alphas
+        As for ``study_log``.
+    draws : int, optional
+        Number of posterior draws, by default as for ``study_log``.
+    check : CheckReport, optional
+        The check of the same log.
+    **options
+        Other arguments of ``prudent.risk_profile``.
+
+    Returns
+    -------
+    RiskProfile
+        The profile, whose ``recommended`` level is that of ``prudent solve``.
+    """
+    honest = None if check is None or check.honest.by_rows else check.honest
+    count = default_draws(model) if draws is None else draws
+    profile = risk_profile(model, posterior, alphas, draws=count, honest=honest, **options)
+    choice = model.summary.state_choice
+    if choice is not None and choice.alpha in profile.alphas:
+        profile = replace(profile, recommended=choice.alpha)
+    return profile
+
+
+def level_of_data(model: UncertainMDP, recommended: float) -> float:
+    """Return the risk level at which the value of data is computed: the recommended one, or 0 in a large model.
+
+    Parameters
+    ----------
+    model : UncertainMDP
+        The model of a log.
+    recommended : float
+        The recommended level.
+
+    Returns
+    -------
+    float
+        The level.
+    """
+    return max(recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
 
 
 def default_draws(model: UncertainMDP) -> int:
