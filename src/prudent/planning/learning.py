@@ -579,8 +579,8 @@ def _forward(
             size = most * width * float(pairs.mean()) * ENTRY_BYTES / 1e9
             message = (
                 f"horizon {steps:,} is too long for an exact plan: the first {time + 1:,} times have {nodes:,} nodes, "
-                f"and the last time has up to {most:.2g}, which take about {size:.2g} GB; shorten the horizon, let pairs share sources, or give draws, "
-                "e.g. draws=200, for a plan with bounds"
+                f"and the last time has up to {most:.2g}, which take about {size:.2g} GB; shorten the horizon, "
+                "let pairs share sources, or give draws, e.g. draws=200, for a plan with bounds"
             )
             raise ParameterError(message, code="too-large", argument="horizon", value=steps)
         layer, later = codes.layer(code)
