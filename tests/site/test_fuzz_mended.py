@@ -321,8 +321,8 @@ EPISODES = STEPS | {"propensity": [0.5] * 40}
         ("columns", "x"),
         ("arms", 1.5),
         ("arms", [[1], [2]]),
-        ("context", 1.5),
-        ("context", [[1]]),
+        ("features", 1.5),
+        ("features", [[1]]),
         ("folds", 10**30),
     ],
 )
@@ -452,7 +452,7 @@ def test_strange_arguments_of_newer_names_are_refused(error, code, call):
 
 def test_a_limit_of_time_is_a_number():
     problem = BayesianRiskMDP(MODEL, MODEL.prior(), 0.0)
-    with refused(ParameterError, "not-positive", argument="time_limit"):
+    with refused(ParameterError, "not-a-number", argument="time_limit"):
         pr.solve(problem, objective=pr.PosteriorRisk(pr.CVaR(0.5)), start=0, draws=5, rng=0, time_limit=np.ones(2))
 
 
