@@ -549,7 +549,8 @@ def start_up() -> list[Row]:
     import tempfile
 
     with tempfile.TemporaryDirectory() as cache:
-        env = os.environ | {"NUMBA_CACHE_DIR": cache}
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        env = kept | {"NUMBA_CACHE_DIR": cache}  # modules are compiled once, as in an installation
         runs = []
         for _ in range(4):
             out = subprocess.run([sys.executable, "-c", SOLVE], env=env, check=True, capture_output=True, text=True)
@@ -559,7 +560,7 @@ def start_up() -> list[Row]:
     return [
         Row("import prudent", imported, 0.5, "under 0.5 s", imported < 0.5, fixed=True),
         Row("import and first solve, kernels not compiled yet", first, 15.0, "under 15 s", first < 15.0, fixed=True),
-        Row("import and first solve in a later process", later, 1.0, "under 1 s", later < 1.0, fixed=True),
+        Row("import and first solve in a later process", later, 0.5, "under 0.5 s", later < 0.5, fixed=True),
     ]
 
 

@@ -278,10 +278,8 @@ def test_without_a_start_it_is_where_episodes_begin(call, tmp_path):
     assert code == 0
     assert "From 2 states, with given chances" in text
     assert "which begin in 'a' 90%, 'b' 10%" in (tmp_path / "policy" / "policy.json").read_text()
-    assert (
-        "From state 'b', discount 0.99; bad"
-        in call("solve", "log.csv", "--terminal", "c", "--draws", 20, "--start", "b")[1]
-    )
+    text = call("solve", "log.csv", "--terminal", "c", "--draws", 20, "--start", "b")[1]
+    assert "From state 'b', discount 0.99; bad" in text
 
 
 def test_an_action_that_leads_nowhere_else_and_one_row(call, tmp_path):

@@ -4,6 +4,7 @@ Slow: each case makes an environment and compiles kernels. A Python that is not 
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -128,6 +129,40 @@ def test_the_sdist_works_and_has_all_that_its_tests_need(built, uv, tmp_path):
     python = environment(uv, tmp_path, "3.11")
     do(uv, "pip", "install", "--quiet", "--python", python, f"prudent @ {built['.gz'].as_uri()}", cwd=tmp_path)
     assert do(python, "-c", SMOKE, cwd=tmp_path).endswith("works\n")
+
+
+PAGE = """
+import os, pathlib, shutil, sys
+sys.path.insert(0, sys.argv[2])
+import matplotlib as mpl
+import prudent
+from _pages import run
+assert prudent.__file__.startswith(sys.prefix), prudent.__file__
+mpl.use("agg")
+run(sys.argv[1], ".")
+"""
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.14"])
+def test_every_page_runs_on_the_wheel(built, uv, tmp_path, version):
+    """About 10 minutes: an environment of its own, with what the pages ask to be installed."""
+    python = environment(uv, tmp_path, version)
+    wanted = f"prudent[test,serve,states,large,verify,cluster] @ {built['.whl'].as_uri()}"
+    do(uv, "pip", "install", "--quiet", "--python", python, wanted, cwd=tmp_path)
+    do(python, "-m", "prudent", "compile", cwd=tmp_path)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tests" / "support" / "_pages.py", tmp_path / "tools")
+    failed = {}
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        parts = page.relative_to(ROOT / "docs").parts
+        if "gallery" not in parts:
+            empty = tmp_path / "pages" / "-".join(parts)
+            empty.mkdir(parents=True)
+            try:
+                do(python, "-c", PAGE, page, tmp_path / "tools", cwd=empty)
+            except AssertionError as error:
+                failed[empty.name] = str(error)[-2000:]
+    assert not failed, "\n".join(f"{name}: {text}" for name, text in failed.items())
 
 
 def test_types_are_seen_by_users(built, uv, tmp_path):

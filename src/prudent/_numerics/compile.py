@@ -210,11 +210,26 @@ class _Readable:
             raise FileNotFoundError(path)
 
 
+_WRITABLE: set[str] = set()  # folders in which a file was made
+
+
+class _Tried:
+    """Mixed into a locator of Numba: a folder is tried out by a file in it once, and not for every kernel."""
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder; raise if it cannot be written."""
+        path = self.get_cache_path()  # type: ignore[attr-defined]
+        if path not in _WRITABLE or not os.path.isdir(path):
+            super().ensure_cache_path()  # type: ignore[misc]
+            _WRITABLE.add(path)
+
+
 class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]
     """Where kernels may be kept: folders that can be written come first, but for the one that the user names."""
 
-    _given, *_others = caching.CompileResultCacheImpl._locator_classes
-    _read, *_rest = (type(kind.__name__, (_Readable, kind), {}) for kind in (_given, *_others))
+    _kinds = caching.CompileResultCacheImpl._locator_classes
+    _given, *_others = (type(kind.__name__, (_Tried, kind), {}) for kind in _kinds)
+    _read, *_rest = (type(kind.__name__, (_Readable, kind), {}) for kind in _kinds)
     _locator_classes: ClassVar[list[Any]] = [_given, _read, *_others, *_rest]
 
 

@@ -445,6 +445,8 @@ class SavedBandit(NamedFeatures):
             raise ValueError("uniforms must be numbers in [0, 1)")
         self._stream = Uniforms(generator_from_state(values["rng"]), unused)
         self._retired = tuple(values.get("retired", ()))
+        if any(name not in (self._names_of_features or ()) for name in self._retired):
+            raise ValueError(f"retired is {values['retired']!r}, which are no features")
         self._went_on()
         return self
 

@@ -303,6 +303,11 @@ class HurdleArms(GlmArms):
 
     # -- state ---------------------------------------------------------------------------------------------
 
+    @property
+    def axes(self) -> dict[str, str]:
+        """Nothing: baskets have sums of their own; see ``Belief.axes``."""
+        return {}
+
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
         return super().arrays() | {_PREFIX + name: field for name, field in self.basket.arrays().items()}

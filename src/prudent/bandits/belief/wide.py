@@ -240,6 +240,11 @@ class WideArms(GaussianArms):
         """Return what was given when the belief was made; see ``Belief.options``."""
         return super().options() | {"interactions": "auto", "prior_precision": self._given.tolist()}
 
+    @property
+    def axes(self) -> dict[str, str]:
+        """Nothing: terms come after the features; see ``Belief.axes``."""
+        return {}
+
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         more = {
