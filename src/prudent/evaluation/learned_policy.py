@@ -124,7 +124,7 @@ class LearnedPolicy(EstimateTable):
         require_shape(points, "context", (1, len(self.features)), "[D]")
         return self.arms[int(choose(self.rule, points, self._eligible(arms))[0])]
 
-    def propensities(self, context: Any, arms: Iterable[ArmLike] | None = None) -> FloatArray:
+    def propensities(self, context: ContextLike, arms: Iterable[ArmLike] | None = None) -> FloatArray:
         """Return the probabilities of the eligible arms: 1 for the arm that is chosen.
 
         Parameters
@@ -151,7 +151,8 @@ class LearnedPolicy(EstimateTable):
         chances[np.arange(len(points)), choose(self.rule, points, mask)] = 1.0
         if arms is not None:
             chances = chances[:, [self.arms.index(arm) for arm in arms]]
-        return chances[0] if isinstance(context, Mapping) or np.ndim(context) == 1 else chances
+        alone = isinstance(context, Mapping) or np.ndim(context) == 1  # type: ignore[arg-type]
+        return chances[0] if alone else chances
 
     def _names(self) -> Any:
         kind = object if len({type(arm) for arm in self.arms}) > 1 else None
