@@ -16,7 +16,7 @@ import numpy as np
 
 from prudent.envs import classification
 
-STEPS = 600
+STEPS = 500
 _ROWS = 4000  # of a dataset, at most
 
 
@@ -116,7 +116,6 @@ def _coba(name: str) -> Callable[[], Any]:
     return load
 
 
-
 # a name begins with the module that must be there
 DATASETS: dict[str, Callable[[], Any]] = {
     "sklearn iris": _loaded("iris"),
@@ -156,12 +155,16 @@ DATASETS: dict[str, Callable[[], Any]] = {
     "river sea": _river("SEA", synth=True, noise=0.1, seed=1),
     "river agrawal": _river("Agrawal", synth=True, classification_function=2, seed=1),
     "river hyperplane": _river("Hyperplane", synth=True, n_features=10, seed=1),
-    "river rbf": _river("RandomRBF", synth=True, n_classes=4, n_features=8, n_centroids=20, seed_model=1, seed_sample=1),
+    "river rbf": _river(
+        "RandomRBF", synth=True, n_classes=4, n_features=8, n_centroids=20, seed_model=1, seed_sample=1
+    ),
     "river led": _river("LED", synth=True, noise_percentage=0.1, seed=1),
     "river waveform": _river("Waveform", synth=True, seed=1),
     "river sine": _river("Sine", synth=True, seed=1),
     "river stagger": _river("STAGGER", synth=True, seed=1),
-    "river tree": _river("RandomTree", synth=True, n_classes=3, n_num_features=5, n_cat_features=2, seed_tree=1, seed_sample=1),
+    "river tree": _river(
+        "RandomTree", synth=True, n_classes=3, n_num_features=5, n_cat_features=2, seed_tree=1, seed_sample=1
+    ),
     "coba linear": _coba("linear"),
     "coba neighbours": _coba("neighbors"),
     "coba kernel": _coba("kernel"),

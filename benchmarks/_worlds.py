@@ -13,7 +13,7 @@ first four are Gymnasium's classic control, stepped by Gymnasium itself; the oth
 
 ``simglucose`` has the equations and the thirty virtual patients of the package of that name (Xie, 2018; the UVa/Padova
 model of type 1 diabetes), which are stepped here for many patients at once. It is there if the package is: it asks for
-an old Gymnasium, which its equations do not need, hence ``pip install --no-deps simglucose``.
+an old Gymnasium, which its equations do not need, hence ``pip install gym && pip install --no-deps simglucose``.
 """
 
 from __future__ import annotations

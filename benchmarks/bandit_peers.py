@@ -1,389 +1,398 @@
 """How well bandits learn: ours at the default against other libraries, at their defaults and at the best setting found.
 
-Three datasets of scikit-learn as bandits (one pass, several shuffles), clicks of 1 to 5%, and drift. Every agent faces
-the same rows, contexts and noise; each run of clicks is another problem. Where an environment knows its mean rewards,
-agents are compared by their regret, which has much less noise than clicks. ``python -m benchmarks bandit_peers`` takes
-about three minutes on two quiet cores, ``python -m benchmarks.bandit_peers whole`` half an hour: five shuffles, 40,000
-clicks, six runs.
+34 datasets (``_bandit_data``: real and generated ones inside packages) as bandits, at most 500 rows in ten shuffles,
+and worlds with a known truth (``_bandit_worlds``). Every agent faces the same rows, contexts and noise. A share is what
+an agent earned beyond uniform choices, over what an oracle would have earned beyond them.
 
-The best settings were found by trying those of ``TRIED`` on the digits and on the clicks
-(``python -m benchmarks.bandit_peers digits TRIED``). Any other bandit is put to the test by its name:
-``python -m benchmarks.bandit_peers clicks "prudent.LinearBandit(rewards='bernoulli')"``.
+The best setting of a library is searched among those of ``PEERS``, for each dataset anew: for the odd shuffles by what
+it earned in the even ones, and the other way round. So it is the library at its best without the luck of the winner.
+
+Each agent on each dataset is one job, whose result is a file in ``build/bandit_peers`` (``BANDIT_PEERS`` names another
+folder): what is done is not done again. ``python -m benchmarks bandit_peers`` takes half an hour on two cores; parts of
+it can be run elsewhere, ``python -m benchmarks.bandit_peers part 2 8``, and ``... page`` writes the tables of the page.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
+import json
 import math
 import os
 import sys
-import time
 import warnings
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
 from multiprocessing import get_context
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import prudent as pr
 from prudent._support.intervals import mean_and_half_width
-from prudent.envs import LinearBanditEnv, classification, drifting, logistic_bandit
-from prudent.simulation import simulate_bandit
+from prudent._support.streams import replication_streams
+from prudent.simulation import adapt_bandit
 
+from ._bandit_data import DATASETS, STEPS
+from ._bandit_worlds import WORLDS
 from ._timing import Row, absent, show
 
 Maker = Callable[[int, int, np.random.Generator], Any]
-PLACES = ("digits", "wine", "cancer", "clicks", "drift")
-LIMIT = 60.0  # seconds of the processor after which an agent starts no further run, unless the whole is asked for
-
-
-class Size(NamedTuple):
-    """How long an environment is played, to the end if None, and how often."""
-
-    horizon: int | None
-    runs: int
-
-
-SHORT = {
-    "digits": Size(None, 2),
-    "wine": Size(None, 5),
-    "cancer": Size(None, 5),
-    "clicks": Size(6000, 3),
-    "drift": Size(4000, 3),
-}
-WHOLE = {name: Size(None, 5) for name in ("digits", "wine", "cancer")} | {
-    "clicks": Size(40_000, 6),
-    "drift": Size(4000, 6),
-}
-
-
-class Peer:
-    """Another library's bandit behind our two methods."""
-
-    def __init__(self, choose: Callable[[np.ndarray], int], learn: Callable[[np.ndarray, int, float], Any]) -> None:
-        self._choose, self.update = choose, learn
-
-    def select(self, context: Any) -> Any:
-        return SimpleNamespace(arm=int(self._choose(np.asarray(context))))
+RUNS = 10
+CLOSE = 0.03  # of share
 
 
 def mabwiser(policy: str, **options: Any) -> Maker:
-    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Peer:
+    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Any:
         from mabwiser.mab import MAB, LearningPolicy
 
-        arms = list(range(n_arms))
-        bandit = MAB(arms, getattr(LearningPolicy, policy)(**options), seed=int(rng.integers(2**31)))
-        bandit.fit(arms, [0.0] * n_arms, np.zeros((n_arms, dim + 1)))  # it cannot start from nothing; zeros say nothing
-        row = with_constant
-        return Peer(lambda x: bandit.predict(row(x)), lambda x, a, r: bandit.partial_fit([a], [r], row(x)))
+        chosen = getattr(LearningPolicy, policy)(**options)
+        return adapt_bandit(MAB(list(range(n_arms)), chosen, seed=int(rng.integers(2**31))), n_arms)
 
     return make
 
 
 def contextualbandits(policy: str, **options: Any) -> Maker:
-    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Peer:
+    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Any:
         online = importlib.import_module("contextualbandits.online")
-        bandit = getattr(online, policy)(n_arms, random_state=int(rng.integers(2**31)), **options)
-        return Peer(
-            lambda x: bandit.predict(x[np.newaxis])[0],
-            lambda x, a, r: bandit.partial_fit(x[np.newaxis], np.array([a]), np.array([r])),
+        return adapt_bandit(getattr(online, policy)(n_arms, random_state=int(rng.integers(2**31)), **options), n_arms)
+
+    return make
+
+
+def bayesianbandits(learner: str, **options: Any) -> Maker:
+    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Any:
+        import bayesianbandits as bb
+
+        arms = [bb.Arm(i, learner=getattr(bb, learner)(**options)) for i in range(n_arms)]
+        return adapt_bandit(
+            bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=int(rng.integers(2**31))), n_arms
         )
 
     return make
 
 
-def bayesianbandits(learner: str, forgetting: float | None = None, **options: Any) -> Maker:
-    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Peer:
-        import bayesianbandits as bb
-
-        extra = {} if forgetting is None else {"forgetting": bb.ExponentialForgetting(forgetting)}
-        arms = [bb.Arm(i, learner=getattr(bb, learner)(**options, **extra)) for i in range(n_arms)]
-        bandit = bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=int(rng.integers(2**31)))
-        row = with_constant
-
-        def learn(x: np.ndarray, a: int, r: float) -> None:
-            bandit.select_for_update(a).update(row(x), np.array([r]))
-
-        return Peer(lambda x: bandit.pull(row(x))[0], learn)
-
-    return make
-
-
 def vowpalwabbit(options: str = "") -> Maker:
-    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Peer:
+    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Any:
         import vowpalwabbit as vw
 
-        together = "_adf" in options
-        kind = options if together else f"--cb_explore {n_arms} {options}"
-        space = vw.Workspace(f"{kind} --quiet --random_seed {int(rng.integers(2**31))}")
-        chances = np.ones(n_arms) / n_arms
-
-        def example(x: np.ndarray, label: str = "", arm: int = -1) -> Any:
-            told = " ".join(f"{i}:{value:.7g}" for i, value in enumerate(x) if value)
-            if not together:
-                return f"{label} | {told}"
-            lines = [f"shared |C {told}", *(f"{label if a == arm else ''} |A a{a}" for a in range(n_arms))]
-            return lines
-
-        def choose(x: np.ndarray) -> int:
-            chances[:] = space.predict(example(x))
-            chances[:] /= chances.sum()
-            return int(rng.choice(n_arms, p=chances))
-
-        def learn(x: np.ndarray, a: int, r: float) -> None:
-            space.learn(example(x, f"{0 if together else a + 1}:{-r}:{chances[a]}", a))
-
-        return Peer(choose, learn)
+        kind = options if "_adf" in options else f"--cb_explore {n_arms} {options}"
+        return adapt_bandit(vw.Workspace(f"{kind} --quiet --random_seed {int(rng.integers(2**31))}"), n_arms, rng=rng)
 
     return make
 
 
-def with_constant(x: np.ndarray) -> np.ndarray:
-    """Return a row with a constant feature, for libraries that have no intercept."""
-    return np.append(x, 1.0)[np.newaxis]
+def coba(learner: str, **options: Any) -> Maker:
+    def make(n_arms: int, dim: int, rng: np.random.Generator) -> Any:
+        import coba
+
+        return adapt_bandit(getattr(coba, learner)(**options), n_arms, rng=rng)
+
+    return make
 
 
 def ours(**options: Any) -> Maker:
     return lambda n_arms, dim, rng: pr.LinearBandit(n_arms, dim, rng=rng, **options)
 
 
-# a name begins with the module that must be there
-DEFAULTS: dict[str, Maker] = {
-    "mabwiser LinTS": mabwiser("LinTS"),
-    "mabwiser LinUCB": mabwiser("LinUCB"),
-    "contextualbandits LinTS": contextualbandits("LinTS"),
-    "contextualbandits LinUCB": contextualbandits("LinUCB"),
-    "bayesianbandits NIG": bayesianbandits("NormalInverseGammaRegressor"),
-    "vowpalwabbit": vowpalwabbit(),
+OURS: dict[str, Maker] = {
+    "default": ours(),
+    'exploration="auto"': ours(exploration="auto"),
+    'interactions="auto"': ours(interactions="auto"),
+    "both": ours(exploration="auto", interactions="auto"),
 }
-TRIED: dict[str, Maker] = {
-    "mabwiser LinUCB 0.1": mabwiser("LinUCB", alpha=0.1),
-    "mabwiser LinUCB 0.3": mabwiser("LinUCB", alpha=0.3),
-    "mabwiser LinGreedy 0": mabwiser("LinGreedy", epsilon=0.0),
-    "contextualbandits LinUCB 0.1": contextualbandits("LinUCB", alpha=0.1),
-    "contextualbandits LinUCB 0.3": contextualbandits("LinUCB", alpha=0.3),
-    "bayesianbandits Normal 10": bayesianbandits("NormalRegressor", alpha=1.0, beta=10.0),
-    "bayesianbandits Normal 100": bayesianbandits("NormalRegressor", alpha=1.0, beta=100.0),
-    "bayesianbandits empirical": bayesianbandits("EmpiricalBayesNormalRegressor"),
-    "bayesianbandits GLM": bayesianbandits("BayesianGLM"),
-    "vowpalwabbit squarecb": vowpalwabbit("--cb_explore_adf --squarecb -q CA"),
-    "vowpalwabbit cover": vowpalwabbit("--cover 4"),
-    "vowpalwabbit epsilon 0.01": vowpalwabbit("--epsilon 0.01"),
-    "vowpalwabbit epsilon 0.01, l 2": vowpalwabbit("--epsilon 0.01 -l 2"),
+PEERS: dict[str, dict[str, Maker]] = {  # the first one is the default
+    "mabwiser": {
+        "LinUCB": mabwiser("LinUCB"),
+        "LinUCB 0.3": mabwiser("LinUCB", alpha=0.3),
+        "LinGreedy 0": mabwiser("LinGreedy", epsilon=0.0),
+    },
+    "contextualbandits": {
+        "LinUCB": contextualbandits("LinUCB"),
+        "LinUCB 0.1": contextualbandits("LinUCB", alpha=0.1),
+        "LinUCB 0.3": contextualbandits("LinUCB", alpha=0.3),
+    },
+    "bayesianbandits": {
+        "NIG": bayesianbandits("NormalInverseGammaRegressor"),
+        "Normal 10": bayesianbandits("NormalRegressor", alpha=1.0, beta=10.0),
+        "Normal 100": bayesianbandits("NormalRegressor", alpha=1.0, beta=100.0),
+        "empirical": bayesianbandits("EmpiricalBayesNormalRegressor"),
+    },
+    "vowpalwabbit": {
+        "default": vowpalwabbit(),
+        "squarecb": vowpalwabbit("--cb_explore_adf --squarecb -q CA"),
+        "squarecb, pairs": vowpalwabbit("--cb_explore_adf --squarecb -q CA --cubic CCA"),
+        "epsilon 0.01": vowpalwabbit("--epsilon 0.01"),
+        "epsilon 0.01, l 2": vowpalwabbit("--epsilon 0.01 -l 2"),
+        "cover": vowpalwabbit("--cover 4"),
+    },
+    "coba": {
+        "LinUCB": coba("LinUCBLearner"),
+        "LinUCB 0.3": coba("LinUCBLearner", alpha=0.3),
+        "LinTS": coba("LinTSLearner"),
+    },
+}
+AGENTS = {("ours", name): maker for name, maker in OURS.items()} | {
+    (library, name): maker for library, makers in PEERS.items() for name, maker in makers.items()
+}
+WORLD_PEERS = {  # they take seconds
+    ("mabwiser", "LinUCB 0.3"),
+    ("contextualbandits", "LinUCB 0.3"),
+    ("bayesianbandits", "NIG"),
+    ("bayesianbandits", "Normal 100"),
+    ("vowpalwabbit", "squarecb"),
+    ("vowpalwabbit", "squarecb, pairs"),
+    ("coba", "LinUCB 0.3"),
+}
+WORLD_OURS: dict[str, dict[str, Maker]] = {
+    "drift": {"half_life=500": ours(half_life=500)},
+    "rare clicks": {'rewards="bernoulli"': ours(rewards="bernoulli")},
 }
 
 
-def datasets() -> dict[str, Any]:
-    from sklearn.datasets import load_breast_cancer, load_digits, load_wine
-    from sklearn.preprocessing import scale
+# -- jobs --------------------------------------------------------------------------------------------------
 
-    points, labels = load_digits(return_X_y=True)
-    found = {"digits": classification(points / 16.0, labels)}
-    for name, load in (("wine", load_wine), ("cancer", load_breast_cancer)):
-        points, labels = load(return_X_y=True)
-        found[name] = classification(scale(points), labels)
+
+def played(env: Any, maker: Maker, steps: int, run: int, delay: int = 0) -> float:
+    """Return the share of one run; a reward is learned ``delay`` decisions later."""
+    env_rng, agent_rng = replication_streams(1, run)
+    stage = env.start(env_rng) if hasattr(env, "start") else env
+    bandit = maker(env.n_arms, env.dim, agent_rng)
+    earned = uniform = best = 0.0
+    waiting: deque[tuple[Any, int, float]] = deque()
+    for t in range(1, steps + 1):
+        context = stage.context(t, env_rng)
+        arm = bandit.select(context).arm
+        waiting.append((context, arm, stage.reward(t, context, arm, env_rng)))
+        if len(waiting) > delay:
+            bandit.update(*waiting.popleft())
+        means = stage.mean_rewards(t, context)
+        earned, uniform, best = earned + means[arm], uniform + means.mean(), best + means.max()
+    return float((earned - uniform) / (best - uniform))
+
+
+def makers_of(place: str) -> dict[tuple[str, str], Maker]:
+    """Return the agents that play a dataset or a world."""
+    more = {("ours", name): maker for name, maker in WORLD_OURS.get(place, {}).items()}
+    return AGENTS | more
+
+
+def shares(place: str, library: str, setting: str) -> list[float]:
+    """Return the shares of the runs of one agent."""
+    maker, found = makers_of(place)[library, setting], []
+    made = None if place in WORLDS else DATASETS[place]()
+    for run in range(RUNS):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if made is not None:
+                found.append(played(made, maker, min(made.steps, STEPS), run))
+            else:
+                world = WORLDS[place]
+                found.append(played(world.make(run), maker, world.steps, run, world.delay))
     return found
 
 
-def environment(place: str, run: int) -> Any:
-    """Return an environment; that of clicks is another one in every run."""
-    if place == "clicks":
-        return logistic_bandit(10, 20, (0.01, 0.05), rng=run)
-    if place == "drift":
-        theta = np.random.default_rng(run).standard_normal((5, 5))
-        before, after = LinearBanditEnv(theta, noise_sd=0.5), LinearBanditEnv(-theta, noise_sd=0.5)
-        return drifting(before, after, at=2000)
-    return datasets()[place]
+def folder() -> Path:
+    """Return where results are kept."""
+    return Path(os.environ.get("BANDIT_PEERS", "build/bandit_peers"))
 
 
-def one_job(place: str, maker: Maker, size: Size, limit: float = math.inf) -> np.ndarray:
-    """Return the mean reward of each run, or minus the mean regret where that is known.
-
-    After ``limit`` seconds of the processor no further run is begun.
-    """
-    found: list[float] = []
-    began = time.process_time()
-    while len(found) < size.runs and (not found or time.process_time() - began < limit):
-        run = len(found)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            played = simulate_bandit(
-                environment(place, run),
-                {"it": maker},
-                horizon=size.horizon,
-                replications=1,
-                first_replication=run,
-                rng=1,
-            )
-        steps = float(played.time[-1])
-        value = played.reward[0, 0, -1] if place in REQUIRED else -played.regret[0, 0, -1] / steps
-        found.append(float(value))
-    return np.array(found)
+def file_of(place: str, library: str, setting: str) -> Path:
+    clean = "".join(c if c.isalnum() or c in ".-" else "_" for c in f"{place}--{library}--{setting}")
+    return folder() / f"{clean}.json"
 
 
-# -- what is run -------------------------------------------------------------------------------------------
-
-REQUIRED = {"digits": 0.80, "wine": 0.85, "cancer": 0.93}
-BEST: dict[str, dict[str, Maker]] = {
-    "digits": {
-        name: TRIED[name]
-        for name in (
-            "mabwiser LinUCB 0.3",
-            "contextualbandits LinUCB 0.3",
-            "bayesianbandits empirical",
-            "vowpalwabbit squarecb",
-        )
-    },
-    "clicks": {
-        "mabwiser LinUCB": DEFAULTS["mabwiser LinUCB"],
-        **{
-            name: TRIED[name]
-            for name in (
-                "contextualbandits LinUCB 0.3",
-                "bayesianbandits empirical",
-                "bayesianbandits GLM",
-                "vowpalwabbit squarecb",
-            )
-        },
-    },
-    "drift": {
-        "bayesianbandits forgetting": bayesianbandits("NormalInverseGammaRegressor", forgetting=0.995),
-        "contextualbandits LinUCB": DEFAULTS["contextualbandits LinUCB"],
-        "vowpalwabbit squarecb": TRIED["vowpalwabbit squarecb"],
-    },
-}
-OURS: dict[str, dict[str, Maker]] = {  # the first one counts
-    "digits": {
-        "default, alpha 0": ours(),
-        "alpha 0.5": ours(alpha=0.5),
-        "exploration 0.5": ours(exploration=0.5),
-        "exploration 0.3": ours(exploration=0.3),
-    },
-    "clicks": {
-        "bernoulli": ours(rewards="bernoulli"),
-        "bernoulli, alpha 0": ours(rewards="bernoulli", alpha=0.0),
-        "bernoulli, exploration 0.5": ours(rewards="bernoulli", alpha=0.0, exploration=0.5),
-        "gaussian": ours(),
-    },
-    "drift": {"half-life 200": ours(half_life=200), "no half-life": ours()},
-}
-
-
-def run(whole: bool = False) -> list[Row]:
-    """Play all, in two processes; results are shown as they come."""
-    sizes = WHOLE if whole else SHORT
-    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    found: dict[tuple[str, str, str], np.ndarray | str] = {}
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        waiting = {}
-        for place in PLACES:
-            for side, agents in agents_of(place).items():
-                for name in agents:
-                    key = place, side, name
-                    if side != "ours" and importlib.util.find_spec(name.split()[0]) is None:
-                        found[key] = "not installed"
-                        continue
-                    limit = math.inf if whole else LIMIT
-                    waiting[pool.submit(_listed, *key, sizes[place], limit)] = key
-                    found[key] = ""  # in this order
-        for i, done in enumerate(as_completed(waiting), 1):
-            key = waiting[done]
-            found[key] = value = done.result()
-            told = value if isinstance(value, str) else _shown(value)
-            print(f"{i} of {len(waiting)}: {', '.join(key)}: {told}", file=sys.stderr, flush=True)
-    rows: list[Row] = []
-    for place in PLACES:
-        rows += _judged(place, {(side, name): value for (at, side, name), value in found.items() if at == place})
-    return rows
-
-
-def agents_of(place: str) -> dict[str, dict[str, Maker]]:
-    """Return our agents, the others at their defaults, and at the best settings found."""
-    kind = "digits" if place in REQUIRED else place
-    return {"ours": OURS[kind], "default": DEFAULTS if place in REQUIRED else {}, "best": BEST[kind]}
-
-
-def _listed(place: str, side: str, name: str, size: Size, limit: float) -> np.ndarray | str:
-    """Run one agent of the lists above, in a process that has its own; say why if it cannot run."""
+def one_job(place: str, library: str, setting: str) -> None:
+    """Run a job and keep its result; why it failed is a result too."""
     try:
-        return one_job(place, agents_of(place)[side][name], size, limit)
+        result: Any = shares(place, library, setting)
     except Exception as error:  # the others still count
-        return f"failed, {type(error).__name__}: {error}"[:200]
+        result = f"{type(error).__name__}: {error}"[:200]
+    path = file_of(place, library, setting)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps({"place": place, "library": library, "setting": setting, "shares": result}))
+    part.replace(path)
 
 
-def _judged(place: str, found: dict[tuple[str, str], np.ndarray | str]) -> list[Row]:
-    """Return a row that says whether ours at the default is good enough, and one for every other agent."""
-    mine = next(key for key in found if key[0] == "ours")
-    ran = {key: value for key, value in found.items() if not isinstance(value, str)}
-    if mine not in ran:
-        return [absent(f"{place}, {mine[1]}", str(found[mine]))]
-    own, unit = ran[mine], "" if place in REQUIRED else "regret"
-    sign = 1.0 if place in REQUIRED else -1.0
-    rivals = {key: value.mean() for key, value in ran.items() if key[0] == ("default" if unit == "" else "best")}
-    if not rivals:
-        return [absent(f"{place}, {mine[1]}", "no peer is there")]
-    rival = max(rivals, key=lambda key: rivals[key])
-    if place in REQUIRED:
-        floor = REQUIRED[place]
-        met = bool(own.mean() >= floor and own.mean() > rivals[rival])
-        told = f">= {floor}, above every default"
-    else:
-        told, met = "the best of them, within the interval", _lead(own, ran[rival])[1] >= 0.0
-    note = f"{rival[1]}; lead {_told_lead(own, ran[rival])}"
-    options = {"unit": unit, "higher": place in REQUIRED, "why": "set by hand after looking at this data"}
-    rows = [Row(f"{place}, {mine[1]}", sign * own.mean(), sign * rivals[rival], told, met, note, **options)]
-    for key, value in found.items():
-        if key == mine:
+def jobs() -> list[tuple[str, str, str]]:
+    """Return all jobs that can be run here."""
+    there = {name: importlib.util.find_spec(name) is not None for name in {*PEERS, "sklearn", "statsmodels", "river"}}
+    places = [place for place in DATASETS if there.get(place.split()[0], True)] + list(WORLDS)
+    listed = [(place, *key) for place in places for key in makers_of(place) if key[0] == "ours" or there[key[0]]]
+    return [job for job in listed if job[0] not in WORLDS or job[1] == "ours" or job[1:] in WORLD_PEERS]
+
+
+def play_all(wanted: list[tuple[str, str, str]], workers: int) -> None:
+    """Run the jobs that have no result yet."""
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    left = [job for job in wanted if not file_of(*job).exists()]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        waiting = {pool.submit(one_job, *job): job for job in left}
+        for i, done in enumerate(as_completed(waiting), 1):
+            done.result()
+            print(f"{i} of {len(left)}: {', '.join(waiting[done])}", file=sys.stderr, flush=True)
+
+
+def results() -> dict[str, dict[tuple[str, str], np.ndarray]]:
+    """Return the shares [run] by place and agent, as far as there are any."""
+    found: dict[str, dict[tuple[str, str], np.ndarray]] = {}
+    for path in sorted(folder().glob("*.json")):
+        entry = json.loads(path.read_text())
+        if not isinstance(entry["shares"], str):
+            key = entry["library"], entry["setting"]
+            found.setdefault(entry["place"], {})[key] = np.array(entry["shares"])
+    return found
+
+
+# -- what they say -----------------------------------------------------------------------------------------
+
+
+def best_of(found: dict[tuple[str, str], np.ndarray], library: str) -> np.ndarray | None:
+    """Return the shares of a library at its best setting, chosen by the other half of the runs."""
+    several = [value for (name, _), value in found.items() if name == library]
+    if not several:
+        return None
+    table, halves = np.array(several), np.arange(RUNS) % 2
+    chosen = [int(table[:, halves != half].mean(axis=1).argmax()) for half in (0, 1)]
+    return table[[chosen[half] for half in halves], np.arange(RUNS)]
+
+
+def default_of(found: dict[tuple[str, str], np.ndarray], library: str) -> np.ndarray | None:
+    return found.get((library, next(iter(PEERS[library]))))
+
+
+def ranks(mine: str, peers: Callable[..., Any], places: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the ranks of ours and of the libraries, one for each dataset; 1 is the best."""
+    libraries = [name for name in PEERS if all(peers(found, name) is not None for found in places.values())]
+    rows = [
+        [found["ours", mine].mean(), *(peers(found, name).mean() for name in libraries)] for found in places.values()
+    ]
+    order = np.array(
+        [[1 + sum(b > a for b in row) + 0.5 * (sum(b == a for b in row) - 1) for a in row] for row in rows]
+    )
+    return dict(zip(["ours", *libraries], order.T, strict=True))
+
+
+def verdict(mine: np.ndarray, other: np.ndarray) -> str:
+    """Return whether ours wins, loses or neither, by a 95% interval of the differences of the runs."""
+    gap, half = mean_and_half_width(mine - other, 0.95)
+    return "win" if gap > half else "loss" if gap < -half else "tie"
+
+
+def judged(places: dict[str, Any], mine: str) -> list[Row]:
+    """Return the rows of one of our settings over all datasets."""
+    rows = []
+    for word, peers in (("at their defaults", default_of), ("at their best", best_of)):
+        table = ranks(mine, peers, places)
+        means = {name: float(values.mean()) for name, values in table.items()}
+        if len(means) < 2:
             continue
-        name = f"  {place}: {key[1]}" + ("" if key[0] == "ours" else f", {key[0]}")
-        if isinstance(value, str):
-            rows.append(absent(name, value))
-        else:
-            note = f"lead of ours {_told_lead(own, value)}"
-            mean = sign * value.mean()
-            rows.append(Row(name, sign * own.mean(), mean, "for the record", True, note, **options))
+        rival = min((name for name in means if name != "ours"), key=lambda name: means[name])
+        half = mean_and_half_width(table["ours"], 0.95)[1]
+        note = f"+- {half:.2f} over {len(places)} datasets; the others: " + ", ".join(
+            f"{name} {value:.2f}" for name, value in means.items() if name != "ours"
+        )
+        met = means["ours"] <= means[rival]
+        asked = "the best" if mine == "default" else "for the record"
+        rows.append(
+            Row(f"mean rank, {mine}, others {word}", means["ours"], means[rival], asked, met, note, unit="rank")
+        )
+    gaps = {
+        place: max(float(best_of(found, name).mean()) for name in PEERS if best_of(found, name) is not None)
+        - float(found["ours", mine].mean())
+        for place, found in places.items()
+    }
+    worst = max(gaps, key=lambda place: gaps[place])
+    behind = sum(gap > CLOSE for gap in gaps.values())
+    note = f"{worst}; {behind} datasets with more than {100 * CLOSE:.0f} points"
+    why = "the best of all libraries and settings on each dataset"
+    rows.append(
+        Row(
+            f"furthest behind, {mine}",
+            100 * gaps[worst],
+            100 * CLOSE,
+            "<= 3 points",
+            gaps[worst] <= CLOSE,
+            note,
+            unit="points",
+            why=why,
+            fixed=True,
+        )
+    )
     return rows
 
 
-def _lead(own: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the mean difference over the runs that both have played, and the upper end of its 99% interval."""
-    both = min(len(own), len(other))
-    gap = own[:both] - other[:both]
-    if both < 2:
-        return float(gap.mean()), float(gap.mean())
-    mean, half = mean_and_half_width(gap, 0.99)
-    return float(mean), float(mean + half)
+def run() -> list[Row]:
+    """Play what is not done yet in two processes, and judge all."""
+    play_all(jobs(), 2)
+    found = results()
+    places = {place: value for place, value in found.items() if place in DATASETS}
+    if not places:
+        return [absent("datasets", "none is there")]
+    rows = [row for mine in OURS for row in judged(places, mine)]
+    for place in WORLDS:
+        if place not in found:
+            continue
+        own = found[place]["ours", 'interactions="auto"']
+        floor = {"xor": 0.95, "xor, clicks": 0.95, "threshold": 0.93}.get(place)
+        rivals = [value for name in PEERS if (value := best_of(found[place], name)) is not None]
+        rival = max((float(value.mean()) for value in rivals), default=math.nan)
+        if place.startswith("linear"):
+            floor = float(found[place]["ours", "default"].mean()) - 0.01
+        asked, met = ("for the record", True) if floor is None else (f">= {floor:.3f}", bool(own.mean() >= floor))
+        note = ", ".join(
+            f"{name} {value.mean():.3f}" for (which, name), value in found[place].items() if which == "ours"
+        )
+        why = "the best of all libraries and settings"
+        rows.append(
+            Row(
+                f"{place}, interactions", float(own.mean()), rival, asked, met, note, unit="share", higher=True, why=why
+            )
+        )
+    return rows
 
 
-def _told_lead(own: np.ndarray, other: np.ndarray) -> str:
-    lead, upper = _lead(own, other)
-    return f"{lead:+.4f} +- {upper - lead:.4f} ({min(len(own), len(other))} runs)"
-
-
-def _shown(values: np.ndarray) -> str:
-    spread = f" +- {values.std(ddof=1) / math.sqrt(len(values)):.4f}" if len(values) > 1 else ""
-    return f"{values.mean():.4f}{spread}"
-
-
-def named(text: str) -> Maker:
-    """Return the bandit that ``package.Class(option=value)`` names."""
-    import ast
-
-    call = ast.parse(text, mode="eval").body
-    options = {each.arg or "": ast.literal_eval(each.value) for each in getattr(call, "keywords", [])}
-    module, _, name = ast.unparse(getattr(call, "func", call)).rpartition(".")
-    made = getattr(importlib.import_module(module), name)
-    return lambda n_arms, dim, rng: made(n_arms, dim, rng=rng, **options)
+def page() -> str:
+    """Return the tables of the page, in Markdown."""
+    found = results()
+    libraries = [name for name in PEERS if any(name == key[0] for value in found.values() for key in value)]
+    lines = []
+    for title, wanted in (("dataset", DATASETS), ("world", WORLDS)):
+        there = [place for place in wanted if place in found]
+        columns = ["default", 'exploration="auto"', 'interactions="auto"', "both"]
+        lines += [f"| {title} | " + " | ".join([*columns, *libraries]) + " |", "|---|" + "---|" * (4 + len(libraries))]
+        for place in there:
+            own = [found[place].get(("ours", name)) for name in columns]
+            best = [best_of(found[place], name) for name in libraries]
+            cells = ["" if value is None else f"{value.mean():.3f}" for value in (*own, *best)]
+            lines.append(f"| {place} | " + " | ".join(cells) + " |")
+        lines.append("")
+    places = {place: found[place] for place in DATASETS if place in found}
+    lines += ["| ours | others at their | mean rank | " + " | ".join(libraries) + " | wins, ties, losses |"]
+    lines += ["|---|---|---|" + "---|" * (len(libraries) + 1)]
+    for mine, (word, peers) in product(OURS, (("defaults", default_of), ("best", best_of))):
+        table = ranks(mine, peers, places)
+        told = [f"{mean:.2f} +- {half:.2f}" for mean, half in (mean_and_half_width(table[n], 0.95) for n in table)]
+        pairs = [
+            verdict(value["ours", mine], other)
+            for value in places.values()
+            for name in libraries
+            if (other := peers(value, name)) is not None
+        ]
+        counts = ", ".join(str(pairs.count(kind)) for kind in ("win", "tie", "loss"))
+        lines.append(f"| {mine} | {word} | " + " | ".join(told) + f" | {counts} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    place, *wanted = sys.argv[1:] or ["short"]
-    if place in ("short", "whole"):
-        show("How well bandits learn", run(whole=place == "whole"))
-    for each in wanted:
-        several = TRIED if each == "TRIED" else {each: named(each)}
-        for label, maker in several.items():
-            print(f"{place:8} {label:40} {_shown(one_job(place, maker, SHORT[place]))}", flush=True)
+    what, *more = sys.argv[1:] or ["all"]
+    if what == "part":  # number and count of parts, and of processes
+        number, count, *workers = map(int, more)
+        play_all(jobs()[number - 1 :: count], workers[0] if workers else 1)
+    elif what == "page":
+        print(page())
+    else:
+        show("How well bandits learn", run())

@@ -1,6 +1,7 @@
 """Off-policy estimates against the Open Bandit Pipeline (obp), number by number.
 
-``python -m benchmarks.off_policy FILE`` writes a small log and what obp makes of it, for the tests.
+``python -m benchmarks.off_policy FILE`` writes a small log and what obp makes of it, for the tests; with ``slates``
+behind the file, a log of slates.
 """
 
 from __future__ import annotations
@@ -36,8 +37,57 @@ def small_log(rows: int, arms: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def estimators() -> Any:
-    """Return obp's module of estimators; its package imports far more than they need, torch among it."""
+def small_slates(slates: int, positions: int, arms: int, seed: int = 0) -> dict[str, Any]:
+    """Return a log of slates with a row for each position, with predictions [N, K, A] and the target's chances."""
+    rng = np.random.default_rng(seed)
+    shape = (slates, positions, arms)
+    logger, target = rng.dirichlet(np.full(arms, 2.0), shape[:2]), rng.dirichlet(np.full(arms, 2.0), shape[:2])
+    arm = (logger.cumsum(axis=2) < rng.random((*shape[:2], 1))).sum(axis=2).clip(max=arms - 1)
+    predictions = rng.normal(1.0, 1.0, shape)
+    own = {"propensity": logger, "target": target, "prediction": predictions}
+    rows: dict[str, Any] = {
+        "slate": np.repeat(np.arange(slates), positions),
+        "position": np.tile(np.arange(positions), slates),
+        "reward": rng.normal(1.0 + arm, 1.0).reshape(-1),
+    }
+    rows |= {name: np.take_along_axis(table, arm[:, :, np.newaxis], axis=2).reshape(-1) for name, table in own.items()}
+    rows["target_prediction"] = (target * predictions).sum(axis=2).reshape(-1)
+    return {"rows": rows, "arm": arm, "target": target, "predictions": predictions}
+
+
+def slates_of_obp(log: dict[str, Any], obp: Any) -> dict[str, float]:
+    """Return obp's estimates of slates under our names."""
+    rows, (_, size, arms) = log["rows"], log["target"].shape
+    upto = {name: rows[name].reshape(-1, size).cumprod(axis=1) for name in ("propensity", "target")}
+    same = {"slate_id": rows["slate"], "reward": rows["reward"], "position": rows["position"]}
+    known = {"": [np.repeat(upto[name][:, -1], size) for name in upto], "_item_position": [rows[name] for name in upto]}
+    known["_cascade"] = [upto[name].reshape(-1) for name in upto]
+    found = {}
+    for name, kind, ending in (
+        ("sips", "StandardIPS", ""),
+        ("iips", "IndependentIPS", "_item_position"),
+        ("rips", "RewardInteractionIPS", "_cascade"),
+    ):
+        chances = dict(zip((f"pscore{ending}", f"evaluation_policy_pscore{ending}"), known[ending], strict=True))
+        for first, start in (("", "Slate"), ("sn_", "SelfNormalizedSlate")):
+            found[first + name] = float(
+                getattr(obp, start + kind)(len_list=size).estimate_policy_value(**same, **chances)
+            )
+    found["cascade_dr"] = float(
+        obp.SlateCascadeDoublyRobust(len_list=size, n_unique_action=arms).estimate_policy_value(
+            **same,
+            action=log["arm"].reshape(-1),
+            pscore_cascade=known["_cascade"][0],
+            evaluation_policy_pscore_cascade=known["_cascade"][1],
+            q_hat=log["predictions"].reshape(-1),
+            evaluation_policy_action_dist=log["target"].reshape(-1),
+        )
+    )
+    return found
+
+
+def estimators(module: str = "estimators") -> Any:
+    """Return a module of obp's estimators; its package imports far more than they need, torch among it."""
     found = importlib.util.find_spec("obp")
     if found is None or not found.submodule_search_locations:
         return None
@@ -49,7 +99,7 @@ def estimators() -> Any:
         package = types.ModuleType(name)
         package.__path__ = [str(folder)]
         sys.modules[name] = package
-    return importlib.import_module("obp.ope.estimators")
+    return importlib.import_module(f"obp.ope.{module}")
 
 
 def of_obp(log: dict[str, Any], obp: Any) -> dict[str, float]:
@@ -102,6 +152,15 @@ def run() -> list[Row]:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["slates"]:
+        shown = small_slates(12, 3, 4, seed=1)
+        said = {
+            "made by": "python -m benchmarks.off_policy FILE slates, with obp 0.5.5",
+            "log": {name: values.tolist() for name, values in shown["rows"].items()},
+            "obp": slates_of_obp(shown, estimators("estimators_slate")),
+        }
+        Path(sys.argv[1]).write_text(json.dumps(said, indent=1) + "\n")
+        sys.exit(0)
     made_of = small_log(25, 3, seed=1)
     content = {
         "made by": "python -m benchmarks.off_policy, with obp 0.5.5",

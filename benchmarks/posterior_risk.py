@@ -35,9 +35,9 @@ SIZES = {
 }
 WORDS = {
     "own": "own optima only",
-    "ahead": "one state ahead",
-    "tail": "tail weights, least visits of the root",
-    "visits": "tail weights, least visits of the node",
+    "ahead": "one state ahead, least visits of the root",
+    "tail": "the same and the dual of tail weights",
+    "visits": "one state ahead, least visits of the node",
 }
 
 

@@ -78,6 +78,14 @@ def test_without_episodes_the_report_says_so(markov):
     assert {test.past for test in report.tests} == {"half"}
 
 
+def test_a_column_that_may_be_the_episodes_is_named(markov, tmp_path):
+    path = tmp_path / "visits.csv"
+    markov.rename(columns={"episode": "patient"}).drop(columns="step").to_csv(path, index=False)
+    finding = next(each for each in pr.check(path, 0.9).findings if each.code == "by-rows")
+    assert "'patient'" in finding.message
+    assert pr.check(path, 0.9, columns={"episode": "patient"}).honest.by_rows is False
+
+
 def test_the_record_has_the_promised_keys(two_types):
     record = pr.check(two_types, 0.95, terminal=[0]).to_dict()
     assert {tuple(each) for each in record["findings"]} == {("code", "severity", "value", "threshold", "message")}

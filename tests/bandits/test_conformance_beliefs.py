@@ -35,6 +35,8 @@ BANDITS = {
     "gaussian items, offsets": items(offsets=True),
     "glm items, clicks": items(rewards="bernoulli", prior_precision=1.0),
     "glm items, counts": items(rewards="poisson", prior_precision=1.0),
+    "wide arms": arms(interactions="auto"),
+    "wide arms, given noise": arms(interactions="auto", noise_sd=1.0),
     "sparse arms": lambda: SparseLinearBandit(ARMS, 2, rng=3),
     "sparse arms, given noise": lambda: SparseLinearBandit(ARMS, 2, rng=3, noise_sd=1.0),
 }

@@ -355,7 +355,7 @@ def test_evaluation_matches_features_by_name(tmp_path):
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, nested)))
     texts = table.assign(context=[json.dumps(row["context"]) for row in nested])
     for log, options in (
-        (table, {"context": ["price", "age"]}),
+        (table, {"features": ["price", "age"]}),
         (table, {}),  # the bandit knows its columns
         (nested, {}),
         (nested, {"block": 7}),
@@ -366,7 +366,7 @@ def test_evaluation_matches_features_by_name(tmp_path):
         np.testing.assert_allclose(found.loc["ips"], right.loc["ips"], rtol=1e-12)
     fresh = LinearBandit(["a", "b"], features=["age", "price"], rng=1)
     runs = [
-        pr.evaluation.replay(table, fresh, context=order).mean for order in (["age", "price"], ["price", "age"], None)
+        pr.evaluation.replay(table, fresh, features=order).mean for order in (["age", "price"], ["price", "age"], None)
     ]
     assert runs[0] == runs[1] == runs[2]
     for call in (pr.off_policy, pr.evaluation.replay):
@@ -380,7 +380,7 @@ def test_evaluation_matches_features_by_name(tmp_path):
         pr.off_policy([*nested[:11], nested[11] | {"context": {"price": 1.0}}], bandit, block=4)
     grid = {"noise_sd": [1.0, 2.0], "features": [("age", "price")]}
     one, two = (
-        pr.evaluation.tune(table, grid, runs=2, context=order).means for order in (["age", "price"], ["price", "age"])
+        pr.evaluation.tune(table, grid, runs=2, features=order).means for order in (["age", "price"], ["price", "age"])
     )
     np.testing.assert_array_equal(one, two)
 

@@ -164,7 +164,8 @@ def test_json_on_the_screen(call, log):
     assert code == 0
     assert json.loads(text)["levels"][0]["alpha"] == 0.5
     code, text, _ = call("explain", log, "ill", *TERMINAL, "--json")
-    assert json.loads(text)["levels"]["0.9"][0]["chosen"] is True
+    (levels,) = json.loads(text)["levels"].values()
+    assert levels[0]["chosen"] is True
     code, text, _ = call("next-data", log, *TERMINAL, "--json")
     assert json.loads(text)["observations"] == 10
 
@@ -179,8 +180,26 @@ def test_explain_says_what_the_library_says(call, log):
         assert why.splitlines()[-1] in text
 
 
+@pytest.mark.parametrize("timed", [(), ("--horizon", 3, "--terminal-value", "ill=1")])
+def test_solve_explain_and_next_data_speak_of_one_level(call, log, timed, monkeypatch):
+    """The level that solve recommends, wherever that is."""
+    found = {}
+    for asked in ("0,0.5,0.9", "0.2,0.4"):
+        monkeypatch.setattr("prudent.cli.log.COMPARED", asked)
+        code, text, _ = call("solve", log, *TERMINAL, *timed, "--json", "--alpha", asked)
+        assert code == 0
+        record = json.loads(text)
+        found[asked] = record["recommended"]
+        code, text, _ = call("explain", log, "ill", *TERMINAL, *timed)
+        assert code == 0
+        assert re.search(rf"Risk level {found[asked]:g}[^:]*, which solve recommends:", text)
+        code, text, _ = call("next-data", log, *TERMINAL, *timed, "--json")
+        assert json.loads(text)["alpha"] == found[asked]
+    assert len(set(found.values())) == 2
+
+
 def test_next_data_ranks_as_the_library_does(call, log):
-    code, text, _ = call("next-data", log, *TERMINAL, "--observations", 3, "--json", "--start", "ill")
+    code, text, _ = call("next-data", log, *TERMINAL, "--observations", 3, "--json", "--start", "ill", "--alpha", 0)
     found = json.loads(text)
     assert code == 0
     assert found["left_out"] == 0
@@ -259,7 +278,8 @@ def test_without_a_start_it_is_where_episodes_begin(call, tmp_path):
     assert code == 0
     assert "From 2 states, with given chances" in text
     assert "which begin in 'a' 90%, 'b' 10%" in (tmp_path / "policy" / "policy.json").read_text()
-    assert "From state 'b'; bad" in call("solve", "log.csv", "--terminal", "c", "--draws", 20, "--start", "b")[1]
+    text = call("solve", "log.csv", "--terminal", "c", "--draws", 20, "--start", "b")[1]
+    assert "From state 'b', discount 0.99; bad" in text
 
 
 def test_an_action_that_leads_nowhere_else_and_one_row(call, tmp_path):

@@ -12,6 +12,9 @@ from refusals import refused
 import prudent as pr
 from prudent.errors import DataError, ParameterError
 from prudent.estimation import choose_states, from_log
+from prudent.estimation.honest import Cell, HonestValues
+from prudent.estimation.second_opinion import Opinions
+from prudent.estimation.state_choice import pick
 from prudent.planning import policy_code
 
 SIMPLE = {
@@ -291,6 +294,85 @@ def test_what_the_log_did_is_calibrated_in_a_markov_world(chosen):
     choice = chosen[1].summary.state_choice
     judge = choice.opinions.best_judge
     assert abs(choice.opinions.gap[judge]) < 4 * choice.opinions.gap_error[judge] + 0.3
+
+
+def hoard(rng, episodes=150, length=20):
+    """Let a heap grow by one and earn one, or clear it; at twelve it falls and ends all. The log clears in time."""
+    rows = []
+    for e in range(episodes):
+        heap = rng.integers(0, 6) + 0.0
+        for t in range(length):
+            clear = rng.random() < (0.9 if heap >= 8 else 0.3)
+            after = max(heap - 4.0, 0.0) if clear else heap + 1.0
+            fell = after >= 12.0
+            rows.append((e, t, heap, "clear" if clear else "grow", -50.0 if fell else 0.0 if clear else 1.0, fell))
+            heap = after
+            if fell:
+                break
+    return pd.DataFrame(rows, columns=["episode", "step", "heap", "action", "reward", "done"])
+
+
+def test_a_map_that_hides_where_its_policy_leads_is_not_chosen(rng):
+    """Held-out episodes confirm the open state "8 or more", where growing looks harmless: the log clears the heap soon.
+    Finer states know for how few steps it grew. The lowest gain less the dispute is what tells them apart.
+    """
+    log = hoard(rng)
+    cuts = {"open": [4.0, 8.0], "fine": [float(k) for k in range(1, 12)]}
+    makers = {name: pr.StateMap(["heap"], method="cuts", cuts={"heap": cut}, min_rows=1) for name, cut in cuts.items()}
+    choice = choose_states(log, ["heap"], 0.9, candidates=makers, alphas=[0.0], min_count=1)
+    least, dispute = choice.opinions.least, choice.opinions.dispute
+    assert least("open", 0.0) > least("fine", 0.0) - 0.1  # which alone would not tell
+    assert dispute("open", 0.0) > 0.3 > 0.1 > dispute("fine", 0.0)
+    assert choice.design == "fine"
+    model, posterior = from_log(log, 0.9, states=choice, min_count=1)
+    solution = pr.BayesianRiskMDP(model, posterior, choice.alpha).solve()
+    assert "clear" in {solution.act({"heap": heap}) for heap in (8.0, 9.0, 10.0, 11.0)}  # the other one never does
+
+
+def scored(gains, apart, levels=(0.0, 0.9)):
+    """Honest values and opinions of designs: gains {design: [[own, other], ...]} by level, every pair ``apart``."""
+    cells, splits, gain = [], [], {}
+    for design, pairs_of in gains.items():
+        other = next(name for name in gains if name != design)
+        for alpha, (own, theirs) in zip(levels, pairs_of, strict=True):
+            cells.append(Cell(design, alpha, 1.0, "state"))
+            gain[design, alpha] = {design: own, other: theirs}
+            splits.append([own - apart * len(splits), own + apart * len(splits)])
+        cells.append(Cell(design, None, 1.0, "state"))
+        splits.append([0.0, 0.0])
+    C = len(cells)
+    values = np.array(splits)[:, np.newaxis, :]
+    means, nothing = values.mean(axis=(1, 2)), np.zeros(C)
+    honest = HonestValues(
+        tuple(cells), means, means, nothing, means, means, nothing, nothing, nothing, values, values,
+        np.zeros((C, 1)), 2, 1, 0.9, False,
+    )  # fmt: skip
+    return honest, Opinions(gain, dict.fromkeys(gains, 0.0), dict.fromkeys(gains, 1.0))
+
+
+def test_maps_are_ranked_by_their_lowest_gain_less_the_dispute():
+    scores = {"coarse": 0.5, "fine": 0.5}
+    honest, opinions = scored({"coarse": [(5.0, 3.0), (4.0, 3.0)], "fine": [(2.6, 2.5), (2.0, 1.9)]}, 0.0)
+    best = honest.cells[pick(honest, opinions, scores)]
+    assert (best.design, best.alpha) == ("fine", 0.0)  # 2.4 against 2.0 at most, though 3.0 is the lower gain
+    agreed, opinions = scored({"coarse": [(5.0, 3.0), (4.0, 3.9)], "fine": [(2.6, 2.5), (2.0, 1.9)]}, 0.0)
+    best = agreed.cells[pick(agreed, opinions, scores)]
+    assert (best.design, best.alpha) == ("coarse", 0.9)
+
+
+def test_of_what_cannot_be_told_apart_the_higher_level_is_chosen():
+    gains = {"coarse": [(1.0, 1.0), (0.9, 0.9)], "fine": [(1.2, 1.2), (0.8, 0.8)]}
+    scores = {"coarse": 0.5, "fine": 0.5}
+    certain, opinions = scored(gains, 0.0)
+    assert certain.cells[pick(certain, opinions, scores)][:2] == ("fine", 0.0)
+    noisy, opinions = scored(gains, 5.0)
+    assert noisy.cells[pick(noisy, opinions, scores)][:2] == ("coarse", 0.9)
+
+
+def test_a_map_that_predicts_much_worse_is_left_out():
+    honest, opinions = scored({"coarse": [(9.0, 9.0), (9.0, 9.0)], "fine": [(1.0, 1.0), (1.0, 1.0)]}, 0.0)
+    assert honest.cells[pick(honest, opinions, {"coarse": 0.3, "fine": 0.5})].design == "fine"
+    assert honest.cells[pick(honest, opinions, {"coarse": 0.45, "fine": 0.5})].design == "coarse"
 
 
 def test_a_given_map_overrides(chosen):

@@ -246,8 +246,9 @@ def test_dates_order_episodes_and_show_gaps(written):
     dates = pd.Timestamp("2024-01-31 22:00") + pd.to_timedelta(GAP["step"], unit="h")
     cells = dates if written is None else dates.dt.strftime(written)
     dated = GAP.drop(columns="step").assign(time=cells).sample(frac=1.0, random_state=3)
-    with refused(DataError, "gap", column="step", value=3.0 * 3600, expected=3600.0):
+    with refused(DataError, "gap", column="step", value=3.0 * 3600, expected=3600.0) as caught:
         from_log(dated, 0.9)
+    assert "which is 3 hours, and elsewhere 1 hour," in str(caught.value)
     for gaps in ("cut", "fill", "duration"):
         assert transitions(dated, gaps=gaps) == transitions(GAP, gaps=gaps)
 

@@ -148,7 +148,7 @@ def logs(tmp_path_factory):
     frame.to_json(folder / "log.jsonl", orient="records", lines=True, double_precision=15)
     with (folder / "exact.jsonl").open("w") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    features = {"context": ["age", "price"]}
+    features = {"features": ["age", "price"]}
     return {
         "rows": (rows, {}),
         "frame": (frame, {}),
@@ -401,7 +401,7 @@ def test_a_faulty_log_is_refused_with_its_row(change, code, fields):
         (ParameterError, "wrong-shape", {"target": [[1.0], [0.5, 0.5]]}, {"argument": "target"}),
         (DataError, "wrong-shape", {"target": lambda x: np.ones((len(x), 3))}, {"value": (4, 3)}),
         (DataError, "unknown-arm", {"target": lambda x: np.full(len(x), "z")}, {"row": 0, "arm": "z"}),
-        (DataError, "missing-column", {"target": "a", "context": ["size"]}, {"column": "size"}),
+        (DataError, "missing-column", {"target": "a", "features": ["size"]}, {"column": "size"}),
         (ParameterError, "unknown-option", {"target": "a", "columns": {"action": "arm"}}, {"value": "action"}),
         (DataError, "missing-column", {"target": "a", "columns": {"arm": "action"}}, {"column": "action"}),
         (DataError, "unknown-arm", {"target": "a", "arms": ["a"]}, {"row": 1, "arm": "b"}),

@@ -118,5 +118,17 @@ def test_what_cannot_migrate_is_refused():
         bandit.select({"y": 1.0})
     with refused(ParameterError, "no-features", argument="features"):
         LinearBandit(2, dim=1).migrate(["x"])
+    for options in ({"interactions": "auto"}, {"rewards": "hurdle"}):
+        with refused(ParameterError, "no-features", argument="features"):
+            LinearBandit(2, features=["x", "y"], **options).migrate(["x", "z"])
     bandit.migrate(["x", "y"])
     assert bandit.retired == ()
+
+
+def test_a_forged_state_with_retired_features_is_refused():
+    bandit = LinearBandit(2, features=["x", "y"]).migrate(["x"])
+    values, arrays = bandit.state()
+    for forged in (["z"], [["x"]], [1]):
+        with pytest.raises((ValueError, TypeError)):
+            LinearBandit._restored(values | {"retired": forged}, arrays)
+    assert LinearBandit._restored(values, arrays).retired == ("y",)

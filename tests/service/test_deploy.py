@@ -1,7 +1,9 @@
 """What is deployed: the steps of the image run as a script in a clean environment."""
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -42,3 +44,12 @@ def test_the_build_steps_run_and_the_first_decision_compiles_nothing(tmp_path):
         finally:
             server.terminate()
         assert "compiling" not in server.stderr.read()
+
+
+@pytest.mark.slow
+def test_first_requests_after_ready_compile_nothing(tmp_path):
+    """Without any compiled kernel: what requests need was compiled when the slots were opened."""
+    script = ROOT / "tests" / "support" / "_first_requests.py"
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "PRUDENT_SHIPPED_KERNELS": "0"}
+    run = subprocess.run([sys.executable, script, tmp_path], env=env, capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout.splitlines()[-1]) == {"numbers": [], "clicks": [], "logistic": [], "items": []}

@@ -221,7 +221,7 @@ def main(seed: int, begin: int, end: int, workers: int, faults_to: str, minutes:
         time.sleep(0.02)
         for worker in list(busy):
             first, last = worker.asked[1:3]
-            found = worker.answer(120.0 if last - first > 1 else 4.0 * LONGEST)
+            found = worker.answer(60.0 if last - first > 1 else 2.0 * LONGEST)
             if found is None:
                 continue
             busy.remove(worker)
@@ -234,6 +234,7 @@ def main(seed: int, begin: int, end: int, workers: int, faults_to: str, minutes:
                     text = f"call {first}: the process ended with {code} or hung"
                     found, made = [Fault(seed, first, text, only)], made + 1
                 else:
+                    print(f"calls {first} to {last}: the process ended with {code} or hung", flush=True)
                     waiting += [(part, min(last, part + size)) for part in range(first, last, size)]
                 idle.append(Worker())
             for fault in found:

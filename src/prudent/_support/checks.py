@@ -167,6 +167,18 @@ def items_of(values: Any, name: str, *, error: type[PrudentError] = ParameterErr
 # -- arrays ------------------------------------------------------------------------------------------------
 
 
+def axes_of(values: Any) -> int:
+    """Return the number of axes; 1 for a list of lists of different lengths, which is no array.
+
+    >>> axes_of(1.0), axes_of([[1.0]]), axes_of([[1.0], [1.0, 2.0]])
+    (0, 2, 1)
+    """
+    try:
+        return np.ndim(values)
+    except ValueError:
+        return 1
+
+
 def finite_array(
     values: Any, name: str, *, ndim: int | None = None, error: type[PrudentError] = DataError
 ) -> FloatArray:

@@ -45,7 +45,7 @@ from ..types import (
     TableLike,
     TerminalLike,
 )
-from .findings import Finding, Reversal, of_coverage, of_promise, of_reversals, of_tests
+from .findings import Finding, Reversal, of_choice, of_coverage, of_promise, of_reversals, of_rows, of_tests
 from .markov import Test, markov_tests
 
 if TYPE_CHECKING:
@@ -401,20 +401,11 @@ def check(
         raise ParameterError(message, code="conflicting-arguments", argument="designs")
     own = limits.own(read)
     if mapped is not None and mapped.choice is not None and not mapped.choice.improves:
-        gain, gap = mapped.choice.gain, max(mapped.choice.gap, 0.0)
-        message = (
-            f"No way to make states of the features shows a gain over what the log did: {mapped.choice.sentence}. "
-            "Keep what is done today, add features or collect more data."
-        )
-        notes.append(Finding("no-improvement", "serious", gain.low, gap, np.nan, message))
+        notes.append(of_choice(mapped.choice))
     if read.by_episode is not None and np.unique(read.episode if own is None else read.episode[own]).size < FEWEST:
         read = read._replace(by_episode=None, episode=read.episode[:0], place=read.place[:0])
     if read.by_episode is None:
-        message = (
-            "The log has no episodes to split, or too few: single observations were split, which hides whatever rows "
-            "of one episode have in common, and the past could not be tested. Give a column episode."
-        )
-        notes.append(Finding("by-rows", "note", float(read.times.sum()), float(FEWEST), np.nan, message))
+        notes.append(of_rows(read, FEWEST))
     if read.reward is not None:
         require_scale(read.reward[np.isfinite(read.reward)], "a check")
     begin = None if start is None else _start(start, read.by_state)

@@ -14,6 +14,7 @@ from scipy.special import stdtr
 
 from ..estimation.honest import HonestValues
 from ..estimation.rows import LogRows
+from ..estimation.state_choice import StateChoice
 from ..types import BoolArray, FloatArray, IntArray
 from .markov import Test
 
@@ -78,6 +79,30 @@ _TELLS = {
     "episode and action": "which episode it is",
     "half": "whether an episode is from the first or the second half of the log",
 }
+
+
+def of_choice(choice: StateChoice) -> Finding:
+    """Return the finding about a choice of states that is no evidence of an improvement."""
+    message = (
+        "Keep what is done today: no way to make states of the features shows a gain over it on held-out episodes "
+        f"({choice.sentence}). More data or other features may."
+    )
+    return Finding("no-improvement", "serious", choice.gain.low, max(choice.gap, 0.0), np.nan, message)
+
+
+def of_rows(read: LogRows, fewest: int) -> Finding:
+    """Return the finding about a log with fewer than ``fewest`` episodes, and what would be a column of them."""
+    message = (
+        "The log has no episodes to split, or too few: single observations were split, which hides whatever rows "
+        "of one episode have in common, and the past could not be tested. Give a column episode"
+    )
+    if read.held.ignored and "episode" not in read.held:
+        names = ", ".join(repr(name) for name in read.held.ignored[:5])
+        message += (
+            f"; if one of {names} says which rows belong together, columns={{'episode': ...}} (on the command line: "
+            "--columns episode=NAME)"
+        )
+    return Finding("by-rows", "note", float(read.times.sum()), float(fewest), np.nan, f"{message}.")
 
 
 def of_promise(honest: HonestValues, best: int) -> list[Finding]:

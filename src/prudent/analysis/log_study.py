@@ -1,10 +1,10 @@
 """Everything that ``prudent solve`` computes from one log: policies by level, their returns, what to measure next.
 
-The value of data is expensive in large models, where it takes many solves for each source. With more than
-``MANY_SOURCES`` sources or ``MANY_OUTCOMES`` outcomes only the ``EVALUATED_SOURCES`` with the largest guess of their
-gain are evaluated (see ``value_of_data``); with so many sources at level 0. Returns over the posterior take time in
-proportion to the outcomes and to the draws, so that a model of many outcomes has fewer draws by default
-(``default_draws``). The standard errors beside the numbers say what that costs.
+The value of data is expensive, since it takes many solves for each source. With more than ``FEW_SOURCES`` sources
+(``MANY_SOURCES`` where it is all that is asked) or ``MANY_OUTCOMES`` outcomes only the ``EVALUATED_SOURCES`` with the
+largest guess of their gain are evaluated (see ``value_of_data``); with more than ``MANY_SOURCES`` at level 0. Returns
+over the posterior take time in proportion to the outcomes and to the draws, so that a model of many outcomes has fewer
+draws by default (``default_draws``). The standard errors beside the numbers say what that costs.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from .value_of_data import ValueOfData, value_of_data
 if TYPE_CHECKING:
     import pandas
 
+FEW_SOURCES = 60
 MANY_SOURCES = 300
 MANY_OUTCOMES = 1_500  # of all pairs together
 EVALUATED_SOURCES = 12  # of a model with many sources
@@ -385,16 +386,14 @@ def study_log(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        honest = None if check is None or check.honest.by_rows else check.honest
         close: dict[str, Any] = {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
         timed: dict[str, Any] = {"horizon": horizon, "terminal_value": terminal_value}
-        close |= {"exclude": exclude, "honest": honest, **timed}
+        close |= {"exclude": exclude, **timed}
         draws = default_draws(model) if draws is None else draws
-        profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, **close)
-        choice = model.summary.state_choice
-        if choice is not None and choice.alpha in profile.alphas:  # by held-out episodes
-            profile = replace(profile, recommended=choice.alpha)
-        level = max(profile.recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
+        profile = advised_profile(
+            model, posterior, alphas, start=start, draws=draws, check=check, rng=rng, threads=threads, **close
+        )
+        level = level_of_data(model, profile.recommended)
         found = profile.neutral if level == 0.0 else profile.solutions[level]
         value = next_data(
             model,
@@ -406,6 +405,7 @@ def study_log(
             **timed,
             exclude=exclude,
             exclude_data=exclude_data,
+            all_of=FEW_SOURCES,
             rng=rng,
             threads=threads,
         )
@@ -416,6 +416,60 @@ def study_log(
             rules = best.simplify(MOST_RULES, start=start, draws=min(draws, RULE_DRAWS), rng=rng)
     messages = dict.fromkeys([*(str(warning.message) for warning in caught), *profile.today_cautions])
     return LogStudy(model, posterior, profile, value, tuple(messages), check, rules)
+
+
+def advised_profile(
+    model: UncertainMDP,
+    posterior: DirichletPosterior,
+    alphas: Sequence[float],
+    *,
+    draws: int | None = None,
+    check: CheckReport | None = None,
+    **options: Any,
+) -> RiskProfile:
+    """Compare risk levels, and recommend one: by held-out episodes where there are any.
+
+    Parameters
+    ----------
+    model, posterior, alphas
+        As for ``study_log``.
+    draws : int, optional
+        Number of posterior draws, by default as for ``study_log``.
+    check : CheckReport, optional
+        The check of the same log.
+    **options
+        Other arguments of ``prudent.risk_profile``.
+
+    Returns
+    -------
+    RiskProfile
+        The profile, whose ``recommended`` level is that of ``prudent solve``.
+    """
+    honest = None if check is None or check.honest.by_rows else check.honest
+    count = default_draws(model) if draws is None else draws
+    profile = risk_profile(model, posterior, alphas, draws=count, honest=honest, **options)
+    choice = model.summary.state_choice
+    if choice is not None and choice.alpha in profile.alphas:
+        profile = replace(profile, recommended=choice.alpha)
+    return profile
+
+
+def level_of_data(model: UncertainMDP, recommended: float) -> float:
+    """Return the risk level at which the value of data is computed: the recommended one, or 0 in a large model.
+
+    Parameters
+    ----------
+    model : UncertainMDP
+        The model of a log.
+    recommended : float
+        The recommended level.
+
+    Returns
+    -------
+    float
+        The level.
+    """
+    return max(recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
 
 
 def default_draws(model: UncertainMDP) -> int:
@@ -446,6 +500,7 @@ def next_data(
     terminal_value: TerminalValueLike = None,
     exclude: PairsLike = None,
     exclude_data: PairsLike = None,
+    all_of: int | None = None,
     rng: RngLike = 1,
     threads: int | None = None,
 ) -> ValueOfData:
@@ -455,6 +510,8 @@ def next_data(
     ----------
     model, posterior, alpha, observations, start, solution, horizon, terminal_value, exclude, exclude_data, rng, threads
         As for ``value_of_data``.
+    all_of : int, optional
+        Largest number of sources of which all are evaluated, by default 300.
 
     Returns
     -------
@@ -462,7 +519,7 @@ def next_data(
         The result of ``value_of_data``.
     """
     many: dict[str, Any] = {}
-    if model.n_sources > MANY_SOURCES or model.entries.next_state.size > MANY_OUTCOMES:
+    if model.n_sources > (MANY_SOURCES if all_of is None else all_of) or model.entries.next_state.size > MANY_OUTCOMES:
         many = {"limit": EVALUATED_SOURCES, "replications": FEWER_REPLICATIONS}
     many |= {"exclude": exclude, "exclude_data": exclude_data, "horizon": horizon, "terminal_value": terminal_value}
     return value_of_data(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import require_scale, whole_number
+from .._support.checks import axes_of, require_scale, whole_number
 from ..data.policy import Policy, named_policies
 from ..errors import ParameterError, PosteriorError
 from ..models.base import TabularModel
@@ -25,7 +25,7 @@ def problem_of(model: UncertainMDP, posterior: Any, alpha: float, reward_posteri
         kinds = "a DirichletPosterior, its counts [B, K], or draws [N, B, K]"
         message = f"posterior must be {kinds}, got {posterior!r}"
         raise PosteriorError(message, code="wrong-type", argument="posterior", value=posterior)
-    drawn = isinstance(posterior, (np.ndarray, list, tuple)) and np.ndim(posterior) > 2
+    drawn = isinstance(posterior, (np.ndarray, list, tuple)) and axes_of(posterior) > 2
     given: dict[str, Any] = {"draws" if drawn else "posterior": posterior}
     problem = BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
     require_scale(model.entries.reward, "questions about returns over the posterior")

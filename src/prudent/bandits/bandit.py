@@ -91,8 +91,11 @@ class LinearBandit(NamedArms):
     max_propensity : float or mapping of arm to float, optional
         Largest probability of every eligible arm, or of some arms. An arm with equal `min_propensity` and
         `max_propensity`, a control arm, has a fixed share. Propensities are exact with all of them.
-    exploration : float, optional
-        Sd of a draw over the sd of the posterior. Values below 1 (not below 0.5) pay where decisions are few.
+    exploration : float or "auto", optional
+        Sd of a draw over the sd of the posterior. Values below 1 (not below 0.5) pay where decisions are few. With
+        ``"auto"`` it grows with the number of decisions to come; see ``BanditSettings``.
+    horizon : int, optional
+        Number of decisions in all, for ``exploration="auto"``.
     half_life : float or timedelta, optional
         Half-life of evidence, in decisions or in time; with time, ``select`` and ``update`` take ``time=``.
     interactions : {"none", "auto"}, default="none"
@@ -144,14 +147,15 @@ class LinearBandit(NamedArms):
         first_pulls: int | None = None,
         min_propensity: float | Mapping[Arm, float] | None = None,
         max_propensity: float | Mapping[Arm, float] | None = None,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
+        horizon: int | None = None,
         half_life: HalfLifeLike = None,
         interactions: str = "none",
         settings: BanditSettings | None = None,
     ) -> None:
         names = arm_names(arms, "arms")
         common = None if isinstance(min_propensity, Mapping) else min_propensity
-        more = {"first_pulls": first_pulls, "min_propensity": common, "exploration": exploration}
+        more = {"first_pulls": first_pulls, "min_propensity": common, "exploration": exploration, "horizon": horizon}
         one_of(rewards, "rewards", ["gaussian", *LINKS, "hurdle"])
         one_of(interactions, "interactions", ["none", "auto"])
         if interactions == "auto" and rewards != "gaussian":
@@ -199,6 +203,7 @@ class LinearBandit(NamedArms):
     def _use_settings(self) -> None:
         """Tell the belief the settings of the next decision."""
         self._belief.use(self._settings.at(self._decisions + 1))
+        self._width = self._settings.width(self._decisions + 1)
         self._direct = self._drift is None and self._belief.any_reward
         free = self._settings.min_propensity == 0.0 and self._limits is None
         self._plain = free and self._drift is None and not self._falling
@@ -455,6 +460,8 @@ class LinearBandit(NamedArms):
             if decided is None:
                 self._refuse(context)
             self._decisions = decisions + 1
+            if self._falling:
+                self._widen()
             if self._limits is not None:
                 decided = self._limit_one(names, rows, decided)
             place, score, law = decided
@@ -483,16 +490,18 @@ class LinearBandit(NamedArms):
                 if self._limits is not None:
                     places, scores, law = self._limit_rows(names, rows, places, scores, law)
                 self._decisions += len(points)
+                if self._falling:
+                    self._widen()
                 decision = Decision(names, places, scores, law, points, (t - 1, self._rewards), propensity)
             self._names_of_features = labels
             return decision
 
-    def _move(self, time: TimeLike) -> None:
-        """Let the level fall and evidence fade, up to now."""
+    def _widen(self) -> None:
+        """Tell the belief level and width of the next decision, if they are others."""
         level, t = self._settings.alpha, self._decisions + 1
-        if isinstance(level, Schedule) and level.signed_draws(t) != self._belief.rule.n:
-            self._belief.use(self._settings.at(t))
-        super()._move(time)
+        falls = isinstance(level, Schedule) and level.signed_draws(t) != self._belief.rule.n
+        if falls or self._settings.width(t) != self._width:
+            self._use_settings()
 
     def to_xarray(self) -> xarray.Dataset:
         """Return what is known of the arms as an xarray.Dataset.

@@ -26,7 +26,6 @@ from .._support.checks import (
 from .._support.locks import Changing
 from ..data.features import Names, shown
 from ..errors import ParameterError
-from ..schedules import Schedule
 from ..types import ContextLike, RngLike, TableLike
 from .belief.base import NEW, Belief, Match
 from .decision import Arm
@@ -80,7 +79,7 @@ class Bandit(SavedBandit):
         self._belief, self._settings = belief, settings
         half = HalfLife.of(half_life)
         self._drift = None if half is None else Drift(half)
-        self._falling = isinstance(settings.alpha, Schedule)
+        self._falling = settings.moving
         self._stream = Uniforms(generator(rng), np.empty(0))
         self._limits: PropensityLimits | None = None
         self._decisions = 0

@@ -251,7 +251,7 @@ class SavedBandit(NamedFeatures):
     def counting(self) -> bool:
         """Whether a decision depends on how many were taken before: a schedule, first pulls, or a growing sd."""
         settings = self._settings
-        return isinstance(settings.alpha, Schedule) or settings.first_pulls > 0 or settings.delta is not None
+        return settings.moving or settings.first_pulls > 0 or settings.delta is not None
 
     def clock(self) -> dict[str, Any]:
         """Return the numbers of decisions, in all and of every arm, that the next decision may depend on.
@@ -355,6 +355,8 @@ class SavedBandit(NamedFeatures):
             Values that JSON can hold, and arrays by name.
         """
         settings = {field.name: getattr(self._settings, field.name) for field in fields(self._settings)}
+        if settings["horizon"] is None:
+            del settings["horizon"]
         if isinstance(self._settings.alpha, Schedule):
             settings["alpha"] = saved_schedule(self._settings.alpha)
         arrays = self._belief.arrays() | {"uniforms": self._stream.here().unused}
@@ -362,7 +364,6 @@ class SavedBandit(NamedFeatures):
             "settings": settings,
             "intercept": self._intercept,
             "features": None if self._encoder is not None or self.features is None else list(self.features),
-            "retired": list(self._retired),
             "half_life": None if self._drift is None else asdict(self._drift.half),
             "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._index),
@@ -370,6 +371,8 @@ class SavedBandit(NamedFeatures):
             "belief": self._belief.values(),
             "rng": generator_state(self._stream.rng),
         }
+        if self._retired:
+            values["retired"] = list(self._retired)
         if self._limits is not None:
             values["limits"] = self._limits.saved()
         if self._encoder is not None:
@@ -442,6 +445,8 @@ class SavedBandit(NamedFeatures):
             raise ValueError("uniforms must be numbers in [0, 1)")
         self._stream = Uniforms(generator_from_state(values["rng"]), unused)
         self._retired = tuple(values.get("retired", ()))
+        if any(name not in (self._names_of_features or ()) for name in self._retired):
+            raise ValueError(f"retired is {values['retired']!r}, which are no features")
         self._went_on()
         return self
 

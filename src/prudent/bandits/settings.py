@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ from .kernels.layout import Rule, rule_of
 from .kernels.step import LARGEST, inflated_sd
 
 _LEAST_DELTA = 1e-290  # 4t / delta is finite at every decision
+_LONG, _NARROWEST, _STEPS = (
+    4000,
+    0.3,
+    4,
+)  # decisions to come that are worth the full width; steps of it for each doubling
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
@@ -51,10 +57,13 @@ class BanditSettings:
         uniformly among those that lack some.
     min_propensity : float, default=0
         Smallest probability of an eligible arm: with k of them, k times this probability goes to a uniform choice.
-    exploration : float, default=1
+    exploration : float or "auto", default=1
         Sd of a draw over the sd of the posterior. Thompson sampling, 1, is made for the long run; with a few thousand
         decisions for many arms and features narrower draws earn more, 0.5 for instance, but below that a bandit may
-        lock in to a poor arm.
+        lock in to a poor arm. With ``"auto"`` it is sqrt(m / 4000), from 0.3 to 1, for m decisions to come.
+    horizon : int, optional
+        Number of decisions in all, for ``exploration="auto"``. Without it, as many are taken to come as there were, so
+        that draws become wider up to those of Thompson sampling, and no arm is locked out.
 
     Raises
     ------
@@ -76,7 +85,8 @@ class BanditSettings:
     label: str = ""
     first_pulls: int = 0
     min_propensity: float = 0.0
-    exploration: float = 1.0
+    exploration: float | str = 1.0
+    horizon: int | None = None
 
     def __post_init__(self) -> None:
         schedule = schedule_of(self.alpha)
@@ -85,10 +95,12 @@ class BanditSettings:
             "clip": bool(self.clip),
             "first_pulls": whole_number(self.first_pulls, "first_pulls", 0, LARGEST_COUNT),
             "min_propensity": probability(self.min_propensity, "min_propensity"),
-            "exploration": checked_sd(self.exploration, "exploration"),
+            "exploration": "auto" if self.exploration == "auto" else checked_sd(self.exploration, "exploration"),
         }
         if self.draws is not None:
             checked["draws"] = whole_number(self.draws, "draws", maximum=MOST_DRAWS)
+        if self.horizon is not None:
+            checked["horizon"] = whole_number(self.horizon, "horizon", 1, LARGEST_COUNT)
         if self.sampling_sd is not None:
             checked["sampling_sd"] = checked_sd(self.sampling_sd, "sampling_sd")
         if self.delta is not None:
@@ -106,6 +118,7 @@ class BanditSettings:
             ("draws", schedule and own_draws, "a level that falls has draws of its own: leave out draws and estimator"),
             ("alpha", unseen is not None, "alpha has a level for what is unseen: a bandit has one level for all arms"),
             ("exploration", self.exploration != 1.0 and inflated, f"give exploration or {inflated}, not both"),
+            ("horizon", self.horizon is not None and self.exploration != "auto", 'horizon is for exploration="auto"'),
             ("delta", len(inflated) > 1, "give sampling_sd or delta, not both: delta is a schedule of sampling_sd"),
         ):
             if conflict:
@@ -129,7 +142,8 @@ class BanditSettings:
             kind = f"BRPS({self.alpha.label})"
         else:
             kind = "TS" if self.alpha == 0.0 and self.draws in (None, 1) else f"BRPS({float(self.alpha):g})"
-        width = f" x {self.exploration:g}" if self.exploration != 1.0 else ""
+        plain = self.exploration == "auto" or self.exploration == 1.0
+        width = (" auto" if self.exploration == "auto" else "") if plain else f" x {self.exploration:g}"
         return kind + ("+" if self.clip else "") + (" inflated" if inflated else "") + width
 
     @property
@@ -189,7 +203,40 @@ class BanditSettings:
         >>> BanditSettings(Decay(0.8, half=100)).at(101).alpha
         0.5
         """
-        return replace(self, alpha=self.alpha.at(t)) if isinstance(self.alpha, Schedule) else self
+        if not self.moving:
+            return self
+        level = self.alpha.at(t) if isinstance(self.alpha, Schedule) else self.alpha
+        return _fixed(self, level, self.width(t))
+
+    @property
+    def moving(self) -> bool:
+        """Whether level or width of a decision depend on its number."""
+        return isinstance(self.alpha, Schedule) or self.exploration == "auto"
+
+    def width(self, t: int) -> float:
+        """Return the sd of a draw over the sd of the posterior at a decision; with ``"auto"`` in steps of 9%.
+
+        Parameters
+        ----------
+        t : int
+            Number of the decision, from 1.
+
+        Returns
+        -------
+        float
+            Width.
+
+        Examples
+        --------
+        >>> settings = BanditSettings(exploration="auto")
+        >>> [round(settings.width(t), 2) for t in (1, 1000, 10_000)]
+        [0.3, 0.5, 1.0]
+        """
+        if self.exploration != "auto":
+            return float(self.exploration)
+        ahead = t if self.horizon is None else max(self.horizon - t, 1)
+        step = math.floor(_STEPS * math.log2(ahead / _LONG))
+        return min(max(2.0 ** (step / _STEPS / 2.0), _NARROWEST), 1.0)
 
     def nu(self, t: float, dim: int, noise_sd: float) -> float:
         """Return the factor nu of the sampling sd at a decision.
@@ -215,7 +262,7 @@ class BanditSettings:
         """
         if self.delta is not None:
             return float(inflated_sd(float(t), dim, self.delta))
-        return self.exploration * noise_sd if self.sampling_sd is None else self.sampling_sd
+        return self.width(int(t)) * noise_sd if self.sampling_sd is None else self.sampling_sd
 
     def rule(self, dim: int, noise_sd: float | None) -> Rule:
         """Return the settings as kernels read them.
@@ -232,9 +279,15 @@ class BanditSettings:
         Rule
             Numbers and arrays.
         """
-        scale = self.exploration if noise_sd is None else self.nu(1, dim, noise_sd) / noise_sd
+        scale = self.width(1) if noise_sd is None else self.nu(1, dim, noise_sd) / noise_sd
         mixing = (self.min_propensity, self.first_pulls)
         return rule_of(self.signed_draws, self.weights, self.clip, scale, self.delta, *mixing)
+
+
+@lru_cache(256)
+def _fixed(settings: BanditSettings, level: float, width: float) -> BanditSettings:
+    """Return settings of one decision."""
+    return replace(settings, alpha=level, exploration=width, horizon=None)
 
 
 def checked_sd(value: Any, name: str) -> float:

@@ -99,7 +99,7 @@ class SharedLinearBandit(Bandit):
         draws of theta, for which they are sampled.
     min_propensity : float, optional
         Smallest probability of a candidate to come first: with k times this probability the slate is uniform.
-    exploration : float, optional
+    exploration : float or "auto", optional
         Sd of a draw over the sd of the posterior.
     half_life : float or timedelta, optional
         Half-life of evidence, in decisions or in time; with time, ``select`` and ``update`` take ``time=``.
@@ -149,7 +149,7 @@ class SharedLinearBandit(Bandit):
         offset_precision: float = 1.0,
         draws: str = "independent",
         min_propensity: float | None = None,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
         half_life: HalfLifeLike = None,
         settings: BanditSettings | None = None,
     ) -> None:

@@ -66,7 +66,7 @@ class SparseLinearBandit(LinearBandit):
         Number of decisions for every arm before scores count.
     min_propensity, max_propensity : float or mapping of arm to float, optional
         Smallest and largest probabilities of arms.
-    exploration : float, optional
+    exploration : float or "auto", optional
         Sd of a draw over the sd of the posterior.
     settings : BanditSettings, optional
         All settings at once, in place of `alpha`.
@@ -115,7 +115,7 @@ class SparseLinearBandit(LinearBandit):
         first_pulls: int | None = None,
         min_propensity: float | Mapping[Arm, float] | None = None,
         max_propensity: float | Mapping[Arm, float] | None = None,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
         settings: BanditSettings | None = None,
     ) -> None:
         one_of(rewards, "rewards", ["gaussian"])

@@ -3,11 +3,11 @@
 This file stands alone: it imports the standard library and, for models with unknown probabilities, python-flint (ball
 arithmetic). ``python checker.py MODEL CERTIFICATE`` says yes (exit code 0) or no (1), or that it cannot be checked (2).
 
-Claim: with V the values and e the error of the certificate, U = V + e and L = V - e. A Bellman operator T is monotone,
-and a contraction. If T U <= U in every state, the optimal values are at most U. If T_pi L >= L for the policy pi, the
-values of pi, hence the optimal ones, are at least L. Both together: V is within e of the optimal values, and the policy
-loses at most 2 e. For the claim "policy" T_pi takes the place of T. Rows of known probabilities are compared in floats
-with a bound on the rounding, and in rational numbers where that does not decide.
+Claim: with V the values and e the error of the certificate, U = V + e and L = V - e. The Bellman operator T is a
+monotone contraction. If T U <= U in every state, the optimal values are at most U. If T_pi L >= L for the policy pi,
+the values of pi, hence the optimal ones, are at least L. Both together: V is within e of the optimal values, and the
+policy loses at most 2 e. For the claim "policy" T_pi takes the place of T. Rows of known probabilities are compared in
+floats with a bound on the rounding, and in rational numbers where that does not decide.
 
 Rows of Dirichlet counts psi: with X = w.v, w ~ Dirichlet(psi), and a level alpha > 0,
 
@@ -31,7 +31,6 @@ import hashlib
 import json
 import math
 import sys
-from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -64,22 +63,22 @@ def check(model_file: bytes, certificate_file: bytes, rows: int | None = None) -
         fits = len(taken) == model.n_states and taken.issubset(model.pairs)
         _require({"the policy has an action that the model has not": fits, "alpha is in (-1, 1)": -1 < alpha < 1})
         _require({"claim is 'optimal' or 'policy', error 0 or more": kind in ("optimal", "policy") and error >= 0})
+        proofs, skipped, left = {"sums": 0, "their mean": 0, "integrals": 0}, 0, math.inf if rows is None else rows
+        for j, pair in enumerate(model.pairs):
+            state, action = divmod(pair, model.n_actions)
+            chosen = policy[state] == action
+            for above in [True] * (kind == "optimal" or chosen) + [False] * chosen:
+                row = Row(model, j, value, error if above else -error, state)
+                if (how := row.by_mean(above, alpha)) is None:
+                    left, skipped = left - 1, skipped + (left < 1)
+                    if left < 0:
+                        continue
+                    how = row.by_integral(above, alpha)
+                side = "above the upper" if above else "below the lower"
+                _require({f"state {state}, action {action}: its backup may be {side} bound": bool(how)})
+                proofs[how] += 1
     except (IndexError, ValueError, ArithmeticError) as fault:
-        raise RefusedError(f"the numbers do not fit each other: {fault}") from None
-    proofs, skipped, left = {"sums": 0, "their mean": 0, "integrals": 0}, 0, math.inf if rows is None else rows
-    for j, pair in enumerate(model.pairs):
-        state, action = divmod(pair, model.n_actions)
-        chosen = policy[state] == action
-        for above in [True] * (kind == "optimal" or chosen) + [False] * chosen:
-            row = Row(model, j, value, error if above else -error, state)
-            if (how := row.by_mean(above, alpha)) is None:
-                left, skipped = left - 1, skipped + (left < 1)
-                if left < 0:
-                    continue
-                how = row.by_integral(above, alpha)
-            side = "above the upper" if above else "below the lower"
-            _require({f"state {state}, action {action}: its backup may be {side} bound": bool(how)})
-            proofs[how] += 1
+        raise RefusedError(f"the numbers do not fit each other, or are too extreme: {fault}") from None
     proved = ", by ".join(f"{how}: {number}" for how, number in proofs.items() if number)
     told = f"{kind} values within {error:.3g} in {model.n_states} states; rows proved by {proved}"
     return told + (f"; NOT CHECKED: {skipped} rows" if skipped else "")
@@ -190,11 +189,9 @@ class Row:
                 merged[outcome] = merged.get(outcome, Fraction(0)) + Fraction(count)
         ctx.prec = BITS
         values = [sign * (arb(r) + arb(self.discount) * (arb(v) + arb(e))) for r, (v, e) in merged]
-        limit, proved = sign * (arb(self.limit[0]) + arb(self.limit[1])), False
-        with suppress(ArithmeticError):  # of numbers too extreme for floats: nothing is proved
-            tail = Tail(values, [arb(n.numerator) / arb(n.denominator) for n in merged.values()], abs(alpha))
-            proved = tail.at_most(limit) if above == (sign > 0) else tail.at_least(limit)
-        return "integrals" if proved else ""
+        tail = Tail(values, [arb(n.numerator) / arb(n.denominator) for n in merged.values()], abs(alpha))
+        limit = sign * (arb(self.limit[0]) + arb(self.limit[1]))
+        return "integrals" if (tail.at_most(limit) if above == (sign > 0) else tail.at_least(limit)) else ""
 
 
 class Tail:
@@ -205,7 +202,7 @@ class Tail:
         self.total = sum(counts, arb(0))
         self.mean = sum((n * v for n, v in zip(counts, values, strict=True)), arb(0)) / self.total
         spread = sum((n * (v - self.mean) ** 2 for n, v in zip(counts, values, strict=True)), arb(0))
-        self.sd = max(float((spread / (self.total * (self.total + 1))).mid()), 0.0) ** 0.5
+        self.sd = float(abs((spread / (self.total * (self.total + 1))).mid()).sqrt())
 
     def at_least(self, limit: Any) -> bool:
         """Say whether CVaR >= limit is proved."""

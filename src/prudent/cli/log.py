@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from ..analysis.check import CheckReport
     from ..analysis.log_study import LogStudy
     from ..models.uncertain import UncertainMDP
+    from ..posteriors.dirichlet import DirichletPosterior
 
+COMPARED = "0,0.5,0.9"  # that are compared
+_ADVISED = ", which solve recommends"
 SHOWN_STATES = 30  # states in the table on the screen
 LEAST_WIDTH = 20  # of columns that are folded
 PRINTED_WIDTH = 100  # where there is no terminal
@@ -64,7 +67,7 @@ def solve_log(
     options: LogOptions,
     alpha: Annotated[
         str, typer.Option(metavar="A,A,...", help="Risk levels: 0 is no caution, 0.9 looks at the worst 10%.")
-    ] = "0,0.5,0.9",
+    ] = COMPARED,
     horizon: Annotated[int | None, typer.Option(help="Number of steps after which it is over.")] = None,
     terminal_value: Annotated[
         str | None, typer.Option(metavar="X or S=X,...", help="What states are worth after the horizon.")
@@ -145,7 +148,7 @@ def solve_log(
 @takes_a_log
 def check_log(
     options: LogOptions,
-    alpha: Annotated[str, typer.Option(metavar="A,A,...", help="Risk levels to compare.")] = "0,0.5,0.9",
+    alpha: Annotated[str, typer.Option(metavar="A,A,...", help="Risk levels to compare.")] = COMPARED,
     out: Annotated[Path, typer.Option(help="Folder for check.json and check.html.")] = Path("check"),
     strict: Annotated[bool, typer.Option("--strict", help="A serious finding is an error.")] = False,
 ) -> None:
@@ -215,55 +218,92 @@ def _checked(
     return report, _json(report.to_dict())
 
 
+def _advised_level(
+    options: LogOptions, model: UncertainMDP, posterior: DirichletPosterior, timed: dict[str, Any]
+) -> float:
+    """Return the risk level that ``solve`` recommends for the same log and options."""
+    from ..analysis.log_study import advised_profile
+
+    levels, common = levels_of(COMPARED), options.common(model)
+    report, _ = _checked(options, levels, common["start"], model, timed["horizon"])
+    limits = {"exclude": options.pairs(model, "exclude"), "baseline": options.today(model), **options.close(model)}
+    profile = advised_profile(model, posterior, levels, check=report, **limits, **timed, **common)
+    return float(profile.recommended)
+
+
 @takes_a_log
 def explain(
     options: LogOptions,
     state: Annotated[str, typer.Argument(metavar="STATE", help="A state of the log.")],
-    alpha: Annotated[str, typer.Option(metavar="A,A,...", help="Risk levels.")] = "0.9",
+    alpha: Annotated[
+        str | None, typer.Option(metavar="A,A,...", help="Risk levels. By default the one that solve recommends.")
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Number of steps, the first of which is explained.")] = None,
+    terminal_value: Annotated[
+        str | None, typer.Option(metavar="X or S=X,...", help="What states are worth after the horizon.")
+    ] = None,
 ) -> None:
     """Say why the policy does what it does in a state: what is known of each action, what would change it."""
     from ..planning.problem import BayesianRiskMDP
 
-    levels = levels_of(alpha)
+    levels = None if alpha is None else levels_of(alpha)
     model, posterior = options.read()
     name = label_of(model, state, "STATE")
+    timed = {"horizon": horizon, "terminal_value": final_values_of(terminal_value, model)}
+    levels = [_advised_level(options, model, posterior, timed)] if levels is None else levels
     value, reasons, close = None, {}, options.close(model)
-    limits = {"exclude": options.pairs(model, "exclude"), **close}
+    limits = {"exclude": options.pairs(model, "exclude"), **close, **timed}
     if close:
         limits["baseline"] = options.today(model)
     for level in levels:
         solution = BayesianRiskMDP(model, posterior, level).solve(
             initial_value=value, threads=options.threads, **limits
         )
-        value, reasons[level] = solution.value, solution.explain(name)
+        value = solution.value if horizon is None else None
+        reasons[level] = solution.explain(name, **({} if horizon is None else {"time": 0}))
     if options.as_json:
         tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in reasons.items()}
         print(_json({"state": state, "summary": model.summary.lines(), "levels": tables}))
         return
     _print_rows(model)
     for level, why in reasons.items():
-        print(f"\nRisk level {level:g}" + (", no caution" if level == 0.0 else "") + ":")
+        print(
+            f"\nRisk level {level:g}"
+            + (", no caution" if level == 0.0 else "")
+            + (_ADVISED if alpha is None else "")
+            + ":"
+        )
         print(visible(str(why)))
 
 
 @takes_a_log
 def next_data(
     options: LogOptions,
-    alpha: Annotated[float, typer.Option(help="The risk level of the policy.")] = 0.0,
+    alpha: Annotated[
+        float | None, typer.Option(help="The risk level of the policy. By default the one that solve recommends.")
+    ] = None,
     observations: Annotated[int, typer.Option(help="How many more, of one pair.")] = 10,
+    horizon: Annotated[int | None, typer.Option(help="Number of steps after which it is over.")] = None,
+    terminal_value: Annotated[
+        str | None, typer.Option(metavar="X or S=X,...", help="What states are worth after the horizon.")
+    ] = None,
 ) -> None:
     """Say what to measure next: by how much more observations of each action in each state would better the policy."""
+    from ..analysis.log_study import level_of_data
     from ..analysis.log_study import next_data as worked_out
 
-    (level,) = levels_of(str(alpha))
+    given = None if alpha is None else levels_of(str(alpha))[0]
     model, posterior = options.read()
+    timed = {"horizon": horizon, "terminal_value": final_values_of(terminal_value, model)}
+    level = level_of_data(model, _advised_level(options, model, posterior, timed)) if given is None else given
     barred: dict[str, Any] = {name: options.pairs(model, name) for name in ("exclude", "exclude_data")}
-    record = worked_out(model, posterior, level, observations, **barred, **options.common(model)).record()
+    record = worked_out(model, posterior, level, observations, **barred, **timed, **options.common(model)).record()
     if options.as_json:
         print(_json({"summary": model.summary.lines()} | record))
         return
     _print_rows(model)
-    print(f"\n{observations:,} more observations of one action in one state, at risk level {level:g}.")
+    why = _ADVISED if alpha is None else ""
+    print(f"\n{observations:,} more observations of one action in one state, at risk level {level:g}{why}.")
     print(f"The policy now earns {record['mean_return']:.5g} if all probabilities are at their posterior means.")
     if not record["ranking"]:
         print("No such data can change what to do.")
@@ -415,7 +455,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     else:
         _print_table(LEVELS_AND_TODAY, [*map(_against_today, levels), today | NOT_COMPARED])
     worst = f"the mean of the worst {1.0 - record['tail']:.0%} that the data leaves possible"
-    print(visible(f"From {record['start']}; bad cases: {worst}."))
+    print(visible(f"From {record['start']}, discount {record['discount']:g}; bad cases: {worst}."))
     print("Both assume that the model holds.")
     if study.profile.honest is not None:
         values = record["check"]["recommended"]

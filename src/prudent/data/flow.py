@@ -19,6 +19,7 @@ from .state_rules import plain_label
 
 GAPS = ("error", "cut", "fill", "duration")
 _EVEN = 1e-6  # relative difference of two distances that are the same
+_SPANS = (("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
 _FALSE = frozenset({"", "false", "f", "no", "n", "0", "0.0", "none", "nan"})
 _TRUE = frozenset({"true", "t", "yes", "y", "1", "1.0"})
 
@@ -62,6 +63,13 @@ class Passage(NamedTuple):
         return waits
 
 
+def _span(seconds: float) -> str:
+    """Return a time in the largest unit of which it is at least one."""
+    name, unit = next((each for each in _SPANS if seconds >= each[1]), ("second", 1.0))
+    count = f"{seconds / unit:g}"
+    return f"{count} {name}" if count == "1" else f"{count} {name}s"
+
+
 def gap_error(held: TableColumns, row: int, follower: int, passage: Passage) -> PrudentError:
     """Return the error about the first row after which time jumps."""
     name, steps, unit = held.used.get("step", "step"), held["step"], passage.unit
@@ -69,7 +77,7 @@ def gap_error(held: TableColumns, row: int, follower: int, passage: Passage) -> 
     places = [cell(steps, row), cell(steps, follower)]
     apart = f"and elsewhere by {unit:g}"
     if dated:
-        apart = f"which is {passage.units[row] * unit:g} seconds, and elsewhere {unit:g}"
+        apart = f"which is {_span(passage.units[row] * unit)}, and elsewhere {_span(unit)}"
     else:
         places = [f"{place:g}" for place in held.numbers("step")[[row, follower]]]
     message = (

@@ -19,6 +19,7 @@ import scipy
 
 from .._support.checks import (
     FloatArray,
+    axes_of,
     finite_array,
     finite_number,
     generator,
@@ -368,7 +369,7 @@ def drifting(*envs: BanditEnvironment, at: int | Sequence[int]) -> DriftingEnv:
     >>> env.mean_rewards(100, [1.0]), env.mean_rewards(101, [1.0])
     (array([1., 0.]), array([0., 1.]))
     """
-    ends = [whole_number(end, "at") for end in ([at] if np.ndim(at) == 0 else at)]  # type: ignore[union-attr]
+    ends = [whole_number(end, "at") for end in ([at] if axes_of(at) == 0 else at)]  # type: ignore[union-attr]
     if len(envs) != len(ends) + 1 or any(end >= later for end, later in pairwise(ends)):
         text = f"at is {at!r}, expected {len(envs) - 1} rising steps for {len(envs)} environments"
         raise ParameterError(text, code="not-rising", argument="at", value=at)

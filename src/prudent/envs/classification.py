@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array, require_shape
+from .._support.checks import FloatArray, IntArray, finite_array, flag, require_shape
+from ..data.columns import as_column
 from ..data.labels import Labels
 from ..errors import DataError
 from ..types import ArrayLike, Label
@@ -174,7 +175,7 @@ def classification(X: ArrayLike, y: ArrayLike | Sequence[Label], *, shuffle: boo
     1.0
     """
     points = finite_array(X, "X", ndim=2).copy()
-    column = np.asarray(y)
+    column = as_column(y)
     require_shape(column, "y", points.shape[:1], "[N]")
     if not points.size:
         text = f"X has shape {points.shape}, expected at least one row and one feature"
@@ -187,4 +188,4 @@ def classification(X: ArrayLike, y: ArrayLike | Sequence[Label], *, shuffle: boo
     if (codes < 0).any():
         row = int(np.argmin(codes))
         raise DataError(f"y row {row}: y is {column[row]!r}, expected a class", code="missing-value", row=row)
-    return ClassificationEnv(points, codes, classes.names, bool(shuffle))
+    return ClassificationEnv(points, codes, classes.names, flag(shuffle, "shuffle"))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
-from .._support.checks import finite_array, positive
+from .._support.checks import axes_of, finite_array, positive
 from ..data.labels import Column, Labels, object_array
 from ..data.naming import NEXT_STATES, PAIRS
 from ..data.state_map import StateMap
@@ -259,7 +259,7 @@ def from_log(
     # rewards of the caller need not cover the transitions that only the wider support has
     logged = isinstance(rewards, str) and rewards in ("mean", "outcomes")
     compared = isinstance(support, str) and (support == "state" or (support == "action" and logged))
-    if compared and np.ndim(prior) == 0:
+    if compared and axes_of(prior) == 0:
         other = supported(read, seen, kept, "action" if support == "state" else "state")
         if other.pair.size != entries.pair.size:
             mine, others = (entries, reward), (other, rewards_of(rewards, read, seen, other)[0])
@@ -385,7 +385,7 @@ def _posterior(model: UncertainMDP, axes: _Axes, entries: Outcomes, prior: float
         message = f"prior is {prior!r}, expected a number, the mass of each pair, or counts [B, K]"
         raise ParameterError(message, code="wrong-type", argument="prior", value=prior)
     start = prior_counts(model, prior)
-    if model.terminal.any() and np.ndim(prior) == 0:
+    if model.terminal.any() and axes_of(prior) == 0:
         start[-1, 0] = 1.0  # the end of terminal states is certain
     counts = start.copy()
     b = model.source.reshape(-1)[axes.pairs(entries.pair)]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.checks import axes_of
 from ..data.state_map import StateMap
 from ..errors import ParameterError
 from ..types import Label, TableLike
@@ -94,7 +95,7 @@ def map_states(
         fitted = replace(base, method="cuts", cuts=_every_value(read), min_rows=1).fit_sample(read.sample)
     else:
         refuse_few_episodes(read)
-        mass = float(prior) if np.ndim(prior) == 0 and not isinstance(prior, str) else 1.0
+        mass = float(prior) if axes_of(prior) == 0 and not isinstance(prior, str) else 1.0
         choice = choose(
             read, base, discount, None, LEVELS, MIN_COUNT if min_count is None else min_count, mass,
             support if isinstance(support, str) else "state", declared,

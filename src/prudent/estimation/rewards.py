@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import finite_array
+from .._support.checks import axes_of, finite_array
 from ..data.source import TableSource
 from ..errors import DataError, ModelError, ParameterError
 from ..posteriors.scalar import NormalPosterior
@@ -60,7 +60,7 @@ def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes
     if callable(rewards):
         return _called_rewards(rewards, read, entries), RewardFacts("by a function of the caller")
     named = isinstance(rewards, str | Mapping) or TableSource(rewards, "rewards", ModelError).named
-    if np.ndim(rewards) == 0 and not named:
+    if axes_of(rewards) == 0 and not named:
         amount = finite_array(rewards, "rewards", ndim=0, error=ParameterError)
         return np.full(entries.pair.size, float(amount)), RewardFacts(f"{float(amount):g} for every step")
     if not named:

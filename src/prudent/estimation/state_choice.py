@@ -291,22 +291,30 @@ def choose(
     )  # fmt: skip
     scores, coverage, unseen = ({name: float(np.mean(part[name])) for name in listed} for part in facts.parts)
     opinions = panel.opinions()
-    floor = max(scores.values()) - SLACK
-    allowed = [i for i, cell in enumerate(honest.cells) if cell.alpha is not LOG and scores[cell.design] >= floor]
-    gains = {i: opinions.least(honest.cells[i].design, _level(honest, i)) for i in allowed}
-    rank = {i: gains[i] - opinions.dispute(honest.cells[i].design, _level(honest, i)) for i in allowed}
-    best = max(allowed, key=rank.__getitem__)
-    near = [i for i in allowed if rank[best] - rank[i] <= honest.difference(best, i).error]
-    level = max(_level(honest, i) for i in near)
-    best = max((i for i in near if _level(honest, i) == level), key=rank.__getitem__)
-    name = honest.cells[best].design
+    best = pick(honest, opinions, scores)
+    name, level = honest.cells[best].design, _level(honest, best)
     paired = honest.difference(best, honest.log_of(best))
-    moved = gains[best] - paired.value
-    gain = Difference(gains[best], paired.error, paired.low + moved, paired.high + moved)
+    least = opinions.least(name, level)
+    moved = least - paired.value
+    gain = Difference(least, paired.error, paired.low + moved, paired.high + moved)
     gap = opinions.gap[opinions.best_judge]
     improves = gain.low > max(gap, 0.0)
     chosen = listed[name].fit_sample(log.sample)
     return StateChoice(chosen, name, level, gain, gap, improves, listed, honest, opinions, scores, coverage, unseen)
+
+
+def pick(honest: HonestValues, opinions: Opinions, scores: Mapping[str, float]) -> int:
+    """Return the recommended cell: that of the highest rank, and of what cannot be told from it the most cautious."""
+    floor = max(scores.values()) - SLACK
+    rank = {
+        i: opinions.least(cell.design, _level(honest, i)) - opinions.dispute(cell.design, _level(honest, i))
+        for i, cell in enumerate(honest.cells)
+        if cell.alpha is not LOG and scores[cell.design] >= floor
+    }
+    best = max(rank, key=rank.__getitem__)
+    near = [i for i in rank if rank[best] - rank[i] <= honest.difference(best, i).error]
+    level = max(_level(honest, i) for i in near)
+    return max((i for i in near if _level(honest, i) == level), key=rank.__getitem__)
 
 
 def _level(honest: HonestValues, i: int) -> float:

@@ -7,9 +7,11 @@ from .confidence_differences import DifferenceSequence
 from .episodes.result import EpisodeEstimates
 from .estimates import OffPolicyEstimates
 from .learned_policy import LearnedPolicy
+from .loggers import balanced_propensities
 from .off_policy import off_policy
 from .policy_learning import learn_policy
 from .replay import Replay, replay
+from .slates import SlateEstimates, off_policy_slates
 from .tune import Tuning, tune
 
 __all__ = [
@@ -19,10 +21,13 @@ __all__ = [
     "LearnedPolicy",
     "OffPolicyEstimates",
     "Replay",
+    "SlateEstimates",
     "Tuning",
+    "balanced_propensities",
     "confidence_sequence",
     "learn_policy",
     "off_policy",
+    "off_policy_slates",
     "replay",
     "tune",
 ]

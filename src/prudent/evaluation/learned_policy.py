@@ -57,6 +57,8 @@ class LearnedPolicy(EstimateTable):
     table : DataFrame
         A row for each kind, with the honest estimate, low and high, the share of folds in which it was chosen, and
         ``learned``, the row of the procedure that chooses a kind.
+    encoder : ContextEncoder or None
+        What makes numbers of contexts, if the log was read with ``Features``.
     estimates : OffPolicyEstimates or None
         All honest estimates; None after ``load``.
 
@@ -122,7 +124,7 @@ class LearnedPolicy(EstimateTable):
         require_shape(points, "context", (1, len(self.features)), "[D]")
         return self.arms[int(choose(self.rule, points, self._eligible(arms))[0])]
 
-    def propensities(self, context: ContextLike, arms: Iterable[ArmLike] | None = None) -> FloatArray:
+    def propensities(self, context: Any, arms: Iterable[ArmLike] | None = None) -> FloatArray:
         """Return the probabilities of the eligible arms: 1 for the arm that is chosen.
 
         Parameters
@@ -344,6 +346,6 @@ class LearnedPolicy(EstimateTable):
             encoder.resume(values["seen"] or {})
         index = pandas.Index(values["kinds"], name="kind")
         table = pandas.DataFrame(arrays["table"], columns=values["columns"], index=index)
-        numbers = {name: float(values[name]) for name in ("value", "low", "high", "lower_bound", "logged", "confidence")}
-        names = tuple(values["arms"]), tuple(values["features"])
-        return cls(values["kind"], *names, rule, **numbers, n=int(values["n"]), table=table, encoder=encoder)
+        own = {name: float(values[name]) for name in ("value", "low", "high", "lower_bound", "logged", "confidence")}
+        options: dict[str, Any] = own | {"n": int(values["n"]), "table": table, "encoder": encoder}
+        return cls(values["kind"], tuple(values["arms"]), tuple(values["features"]), rule, **options)

@@ -205,7 +205,15 @@ def _held(log: TableLike, layout: Layout, logging_policy: TargetLike | None) -> 
         which, members, ends = _sets(eligible, len(chosen))
         names = read.features or tuple(f"x{j}" for j in range(read.dim))
         block = Block(
-            np.arange(len(chosen)), contexts, chosen, rewards, chances, np.full(len(chosen), np.nan), which, members, ends
+            np.arange(len(chosen)),
+            contexts,
+            chosen,
+            rewards,
+            chances,
+            np.full(len(chosen), np.nan),
+            which,
+            members,
+            ends,
         )
         return _Held(block, read.arms, read.dim, tuple(names), read.encoder, read)
 
@@ -312,7 +320,9 @@ def _result(
     for name in ("learned", *learner.kinds):
         target = np.zeros((held.n, len(held.arms)))
         target[np.arange(held.n), chosen[name]] = 1.0
-        sums = collected(frame, target, learner.model, None, learner.folds, layout, None, None, max_weight, reward_range)
+        sums = collected(
+            frame, target, learner.model, None, learner.folds, layout, None, None, max_weight, reward_range
+        )
         found = estimates_of(sums, confidence, interval)
         rows[name] = {
             **found.table.loc["dr", ["estimate", "low", "high"]].to_dict(),

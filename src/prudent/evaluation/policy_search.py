@@ -336,7 +336,9 @@ class _LinearSearch:
             gradient[:, 1:] += decay * weights[:, 1:] / 5.0
             return loss, gradient.reshape(-1)
 
-        found = minimize(objective, scale * plain.reshape(-1), jac=True, method="L-BFGS-B", options={"maxiter": SHARPEST})
+        found = minimize(
+            objective, scale * plain.reshape(-1), jac=True, method="L-BFGS-B", options={"maxiter": SHARPEST}
+        )
         rules = [self._rule(scale * plain), self._rule(found.x.reshape(shape))]
         means = [self._mean(rule, values) for rule in rules]
         return rules[int(np.argmax(means))]

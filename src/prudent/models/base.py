@@ -511,7 +511,9 @@ def read_terminal(terminal: TerminalLike, labels: Labels, name: str = "terminal"
     if isinstance(terminal, np.ndarray) and terminal.dtype == np.bool_:
         return checks.mask_array(terminal, name, mask.shape, "[S]", error=ModelError), values
     given: Any = terminal
-    if isinstance(terminal, str) or (np.ndim(given) == 0 and not isinstance(terminal, Mapping | set | frozenset)):
+    if isinstance(terminal, str) or (
+        checks.axes_of(given) == 0 and not isinstance(terminal, Mapping | set | frozenset)
+    ):
         given = [terminal]  # one state
     for state, value in given.items() if hasattr(given, "items") else ((state, 0.0) for state in given):
         s = labels.index(state, name, ModelError)

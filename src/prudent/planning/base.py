@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import finite_array
+from .._support.checks import finite_number
 from .._support.progress import Progress
 from ..errors import ParameterError
 from ..models.mdp import MDP
@@ -109,8 +109,7 @@ class AtMost:
     risk: CVaR | None = None
 
     def __post_init__(self) -> None:
-        bound = finite_array(self.bound, "bound", ndim=0, error=ParameterError)
-        object.__setattr__(self, "bound", float(bound))
+        object.__setattr__(self, "bound", finite_number(self.bound, "bound"))
         if self.risk is not None and (not isinstance(self.risk, CVaR) or self.risk.alpha < 0.0):
             message = f"risk must be CVaR(alpha) with alpha >= 0, or None for the expected cost; got {self.risk!r}"
             raise ParameterError(message, code="wrong-type", argument="risk", value=self.risk)

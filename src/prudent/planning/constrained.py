@@ -37,7 +37,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy
 
-from .._support.checks import finite_array, require_shape
+from .._support.checks import finite_array, finite_number, require_shape
 from ..errors import ModelError, ParameterError
 from ..models.mdp import MDP
 from ..types import FloatArray, IntArray, RngLike, StartLike
@@ -324,7 +324,7 @@ def _read(costs: Any, at_most: Any, problem: PlanningProblem) -> tuple[list[Any]
         arrays.append(np.asarray(cost))
         given = at_most[name]
         if not isinstance(given, AtMost):
-            given = AtMost(float(finite_array(given, f"at_most[{name!r}]", ndim=0, error=ParameterError)))
+            given = AtMost(finite_number(given, f"at_most[{name!r}]"))
         bounds.append(given)
     return list(costs), arrays, bounds
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from .._support.checks import generator, whole_number
+from .._support.checks import axes_of, generator, whole_number
 from .._support.progress import Progress
 from ..errors import ModelError, ParameterError
 from ..models.entries import expected_model
@@ -89,7 +89,7 @@ class DrawnModels:
                 message = "draws cannot be given for a problem made from draws: it has no posterior to draw others from"
                 raise ParameterError(message, code="conflicting-arguments", argument="draws")
             theta = problem.draws
-        elif draws is not None and np.ndim(draws) > 0:
+        elif draws is not None and axes_of(draws) > 0:
             theta = read_draws(draws, problem.model)
         else:
             count = DEFAULT_DRAWS if draws is None else whole_number(draws, "draws", memory=64.0)

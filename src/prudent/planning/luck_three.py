@@ -11,27 +11,29 @@ a smaller c if that Beta variable exceeds b(c) = (x t - c) / ((1 - a)(1 - c)) an
 first moments of a Beta variable beyond a point are incomplete Beta functions. So P(H > x), E[U; H > x] and
 E[V; H > x] are integrals over c alone.
 
-They are computed by a double-exponential rule, whose nodes crowd at both ends, where densities of counts below one are
-infinite. Three numbers say how good it is: what half of the nodes give, by how much the rule misses the known masses of
-C_1, and by how much P(H > x) misses the share of the tail. CVaR of H is the least x + E[(H - x)+] / p over x, so
-that a quantile which is off by d, with a mass that is off by e, changes it by at most d e / p.
+They are computed in cells with a proved error (``luck_cells``). CVaR of H is the least x + E[(H - x)+] / p over x, so
+that a quantile which is off by d, with a mass that is off by e, changes it by at most d e / p. The quantile is looked
+for by a double-exponential rule, which is quick, and where that is too far off by the proved masses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from .._numerics.compensated import EPS
-from ..types import BoolArray, FloatArray
+from ..types import BoolArray, FloatArray, IntArray
+from .luck_cells import Panel, integrals
 
-STEP = 0.035  # of the rule
+STEP = 0.07  # of the rule
 LAST = 5.6  # node: exp(-pi sinh 5.6) is 1e-184
 OUTSIDE = 1e-17  # mass of C_1 on either side that is left out
-SEARCHES = 60  # for a quantile, at most; about 12 are usual
+SEARCHES = 150  # for a quantile, at most; about 12 are usual
 CLOSE = 1e-12  # mass by which a quantile may be off when its search ends, of the tail's
+CLEAR = 1e-11  # mass by which a quantile may be off, of the tail's, without a look at how far that is
 TINY = 1e-300
 FLOOR = 2e-14  # of incomplete Beta functions and sums
 _U = np.arange(-LAST, LAST + STEP / 2, STEP)
@@ -48,7 +50,7 @@ class ThreeCounts(NamedTuple):
     gap: FloatArray  # [P] in (0, 1)
     tail: float
 
-    def of(self, rows: BoolArray) -> ThreeCounts:
+    def of(self, rows: BoolArray | IntArray) -> ThreeCounts:
         """Return some of the rows."""
         return ThreeCounts(self.first[rows], self.second[rows], self.third[rows], self.gap[rows], self.tail)
 
@@ -58,32 +60,29 @@ class ThreeCounts(NamedTuple):
         return self.second + self.third
 
 
-class _Panel(NamedTuple):
-    """Nodes c of C_1 between two points, their distances to the upper one, and weights with the density of C_1."""
+class _Nodes(NamedTuple):
+    """Nodes c of C_1 between two points, their distances to the upper one, 1 - c, and weights with the density."""
 
-    c: FloatArray  # [P, N]
-    left: FloatArray
-    other: FloatArray  # 1 - c
+    left: FloatArray  # [P, N]
+    other: FloatArray
     weight: FloatArray
-    missed: FloatArray  # [P] by how much the weights miss the mass
 
 
-def _panel(of: ThreeCounts, low: FloatArray, high: FloatArray, every: int = 1) -> _Panel:
+def _panel(of: ThreeCounts, low: FloatArray, high: FloatArray) -> _Nodes:
     first, rest = of.first, of.rest
     begin = np.maximum(low, scipy.special.betaincinv(first, rest, OUTSIDE))
     begin = np.where(begin <= 1e-290, 0.0, begin)
     end = np.minimum(high, scipy.special.betainccinv(first, rest, OUTSIDE))
     width = np.maximum(end - begin, 0.0)[:, np.newaxis]
-    part = every * width * _WEIGHT[::every]
-    c = begin[:, np.newaxis] + width * _RIGHT[::every]
-    left = (high - end)[:, np.newaxis] + width * _LEFT[::every]
+    part = width * _WEIGHT
+    c = begin[:, np.newaxis] + width * _RIGHT
+    left = (high - end)[:, np.newaxis] + width * _LEFT
     other = np.maximum((1.0 - high)[:, np.newaxis] + left, TINY)
     with np.errstate(divide="ignore", invalid="ignore"):
         log = scipy.special.xlogy(first[:, np.newaxis] - 1.0, c) + scipy.special.xlogy(rest[:, np.newaxis] - 1.0, other)
         log += np.log(part) - scipy.special.betaln(first, rest)[:, np.newaxis]
     weight = np.where(part > 0.0, np.exp(np.where(np.isfinite(log), log, -np.inf)), 0.0)
-    mass = scipy.special.betainc(first, rest, high) - scipy.special.betainc(first, rest, np.minimum(low, high))
-    return _Panel(c, left, other, weight, abs(weight.sum(axis=1) - mass))
+    return _Nodes(left, other, weight)
 
 
 def _cuts(of: ThreeCounts, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -92,63 +91,53 @@ def _cuts(of: ThreeCounts, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.minimum(low, of.tail * x), of.tail * x
 
 
-def _beyond(of: ThreeCounts, panel: _Panel) -> FloatArray:
-    """Return b(c), from which the share of the second outcome makes H exceed x; the panel ends at x t."""
-    return np.minimum(panel.left / ((1.0 - of.gap)[:, np.newaxis] * panel.other), 1.0)
-
-
-def _above(of: ThreeCounts, x: FloatArray) -> FloatArray:
-    """Return P(H > x) by half of the nodes, for a search."""
+def _nearly_above(of: ThreeCounts, x: FloatArray) -> FloatArray:
+    """Return P(H > x) by the rule, which may be off where laws are narrow."""
     low, high = _cuts(of, x)
-    panel = _panel(of, low, high, 2)
-    helped = scipy.special.betaincc(of.second[:, np.newaxis], of.third[:, np.newaxis], _beyond(of, panel))
+    panel = _panel(of, low, high)
+    b = np.minimum(panel.left / ((1.0 - of.gap)[:, np.newaxis] * panel.other), 1.0)
+    helped = scipy.special.betaincc(of.second[:, np.newaxis], of.third[:, np.newaxis], b)
     return np.asarray(scipy.special.betaincc(of.first, of.rest, high) + (panel.weight * helped).sum(axis=1))
 
 
 class _Moments(NamedTuple):
-    """P(H > x), E[U; H > x] and E[V; H > x], with what is known of the error of a mean of H in the tail."""
+    """P(H > x), E[U; H > x] and E[V; H > x], and bounds on their errors but for rounding."""
 
     mass: FloatArray
     first: FloatArray
     second: FloatArray
-    error: FloatArray
+    error: FloatArray  # [3, P]
+
+
+def _helped(of: ThreeCounts, x: FloatArray) -> Panel:
+    """Return where H exceeds x if the second outcome is likely enough: C_1 below x t, but not too small."""
+    t, a, end, size = of.tail, of.gap, of.tail * x, x.size
+    # where V = 1 is too little, and where B = 1 would be
+    width = np.minimum(t * (1.0 - a) * (1.0 - x) / a, end)
+    one = (1.0 - a) * (1.0 - end) / a
+    beyond = np.where(width < end, (1.0 - a) * (1.0 - t) / a, np.maximum(one - end, 0.0))
+    counts, row = (of.first, of.second, of.third), np.arange(size)
+    sides = end - width, width, beyond, t * (1.0 - x), 1.0 - end
+    return Panel(row, *counts, a, t, *sides, np.ones(size, np.bool_))
+
+
+def _above(of: ThreeCounts, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return P(H > x), and a bound on its error but for rounding."""
+    inside, error = integrals(_helped(of, x), x.size, every=False)
+    return np.asarray(scipy.special.betaincc(of.first, of.rest, of.tail * x)) + inside[0], error[0]
 
 
 def _moments(of: ThreeCounts, x: FloatArray) -> _Moments:
-    t, mean = of.tail, (of.second / (of.second + of.third))[:, np.newaxis]
-    second, third = of.second[:, np.newaxis], of.third[:, np.newaxis]
-    low, high = _cuts(of, x)
-    below, above = _panel(of, low, high), _panel(of, high, np.full_like(high, t))
-
-    def capped(panel: _Panel, end: FloatArray | float, b: FloatArray | float) -> FloatArray:
-        """Return E[V; B > b] given C_1 = c; the panel ends at ``end``."""
-        full = np.clip((np.reshape(t - end, (-1, 1)) + panel.left) / panel.other, 0.0, 1.0)
-        start = np.minimum(b, full)
-        mass = scipy.special.betaincc(second, third, start) - scipy.special.betaincc(second, third, full)
-        moment = scipy.special.betaincc(second + 1.0, third, start) - scipy.special.betaincc(second + 1.0, third, full)
-        rest = scipy.special.betaincc(second, third, np.maximum(b, full))
-        return np.asarray((panel.c * mass + panel.other * mean * moment) / t + rest)
-
-    b = _beyond(of, below)
-    helped = scipy.special.betaincc(second, third, b)
-    sure, all_of_it = scipy.special.betaincc(of.first, of.rest, high), scipy.special.betaincc(of.first, of.rest, t)
+    t, size, end = of.tail, x.size, of.tail * x
+    inside, error = integrals(_helped(of, x), size)
+    counts, row, none = (of.first, of.second, of.third), np.arange(size), np.zeros(size)
+    sides = end, t * (1.0 - x), none + 1.0, none, np.full(size, 1.0 - t)
+    after, more = integrals(Panel(row, *counts, of.gap, t, *sides, np.zeros(size, np.bool_)), size)
+    sure, all_of_it = scipy.special.betaincc(of.first, of.rest, end), scipy.special.betaincc(of.first, of.rest, t)
     share = of.first / (of.first + of.rest)
-    higher = scipy.special.betaincc(of.first + 1.0, of.rest, high) - scipy.special.betaincc(of.first + 1.0, of.rest, t)
-    v_terms = np.concatenate((below.weight * capped(below, high, b), above.weight * capped(above, t, 0.0)), axis=1)
-    parts = [
-        (sure, below.weight * helped),
-        (share * higher / t + all_of_it, below.weight * below.c / t * helped),
-        (all_of_it, v_terms),
-    ]
-    half = np.zeros(x.size)
-    found = []
-    for known, terms in parts:
-        found.append(np.asarray(known + terms.sum(axis=1)))
-        # the halved rule; its error is about the root of that of the whole one
-        every = 2.0 * terms.reshape(x.size, -1, _U.size)[..., ::2].sum(axis=(1, 2))
-        half = np.maximum(half, abs(every - terms.sum(axis=1)))
-    mass, first, last = found
-    return _Moments(mass, first, last, 10.0 * half**1.5 + below.missed + above.missed)
+    higher = scipy.special.betaincc(of.first + 1.0, of.rest, end) - scipy.special.betaincc(of.first + 1.0, of.rest, t)
+    mass, first, last = sure + inside[0], share * higher / t + all_of_it + inside[1], all_of_it + inside[2] + after[2]
+    return _Moments(mass, first, last, error + [[0.0], [0.0], [1.0]] * more)
 
 
 def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArray, FloatArray]:
@@ -158,11 +147,18 @@ def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArra
     """
     part = share if lower else 1.0 - share  # of the highest H
     size = of.first.size
-    x, error = np.zeros(size), np.zeros(size)
+    x, width = np.zeros(size), np.zeros(size)
+    floor = FLOOR + 8.0 * EPS * np.sqrt(of.first + of.rest)
     surely = np.asarray(scipy.special.betaincc(of.first, of.rest, of.tail), dtype=np.float64)  # P(H = 1)
     if part < 1.0:
-        x, error = _quantiles(of, part, surely)
+        x, width = _quantiles(of, part, surely, _nearly_above)
     found = _moments(of, x)
+    far = np.flatnonzero((abs(part - found.mass) > CLEAR * share) & (surely < part))
+    if far.size:
+        some = of.of(far)
+        x[far], width[far] = _quantiles(some, part, surely[far], lambda rows, at: _above(rows, at)[0])
+        for whole, mended in zip(found, _moments(some, x[far]), strict=True):
+            whole[..., far] = mended
     at_most = np.minimum(found.mass, 1.0)
     if lower:
         missing = part - at_most
@@ -178,8 +174,25 @@ def three_weights(of: ThreeCounts, share: float, lower: bool) -> tuple[FloatArra
     raw_u, raw_v = u / share, v / share
     u = np.clip(raw_u, 0.0, 1.0)
     v = np.clip(raw_v, u, 1.0)
-    doubt = (found.error + FLOOR + error * abs(missing)) / share + abs(u - raw_u) + abs(v - raw_v)
+    off = abs(missing) + found.error[0] + floor  # mass by which the quantile may be off
+    reach = np.where((off <= CLEAR * share) | (surely >= part), 1.0, width)
+    far = np.flatnonzero((off > CLEAR * share) & (surely < part))
+    if far.size:
+        reach[far] = _reach(of.of(far), x[far], width[far], part)
+    reach[(surely - floor >= part)] = 0.0  # it is 1
+    doubt = (found.error[0] + found.error[1:].max(axis=0) + 2.0 * floor + reach * off) / share
+    doubt += abs(u - raw_u) + abs(v - raw_v)
     return np.stack((u, v - u, 1.0 - v), axis=1), doubt
+
+
+def _reach(of: ThreeCounts, x: FloatArray, width: FloatArray, part: float) -> FloatArray:
+    """Return how far x may be from the quantile: ``width`` if the masses beyond both sides show it, else 1."""
+    width = np.maximum(width, 16.0 * EPS)
+    low, high = np.maximum(x - width, 0.0), np.minimum(x + width, 1.0)
+    (below, doubt), (above, more) = _above(of, low), _above(of, high)
+    shown = (below - doubt - FLOOR >= part) | (low == 0.0)
+    shown &= (above + more + FLOOR <= part) | (high == 1.0)
+    return np.where(shown, width, 1.0)
 
 
 def expected_least(first: FloatArray, rest: FloatArray, share: FloatArray | float) -> FloatArray:
@@ -191,26 +204,28 @@ def expected_least(first: FloatArray, rest: FloatArray, share: FloatArray | floa
     return np.asarray(np.where(inside, found, np.where(first > 0.0, share, 0.0)))
 
 
-def _quantiles(of: ThreeCounts, part: float, surely: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return x with P(H > x) near ``part``, and how far from it the quantile may be."""
+def _quantiles(
+    of: ThreeCounts, part: float, surely: FloatArray, above: Callable[[ThreeCounts, FloatArray], FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Return x with P(H > x) near ``part``, by ``above``, and how far from it the quantile may be."""
     size = of.first.size
     low, high = np.zeros(size), np.ones(size)
-    above, below = np.full(size, 1.0 - part), surely - part  # P(H > x) - part at the ends
+    over, under = np.full(size, 1.0 - part), surely - part  # P(H > x) - part at the ends
     x, width = np.ones(size), np.zeros(size)
-    open_ = below < 0.0  # else the tail has H = 1 only
+    open_ = under < 0.0  # else the tail has H = 1 only
     side = np.zeros(size)
-    for _ in range(SEARCHES):
+    for turn in range(SEARCHES):
         if not open_.any():
             break
         i = np.flatnonzero(open_)
-        ratio = above[i] / (above[i] - below[i])
-        # Illinois, kept away from the ends
+        # Illinois, kept away from the ends; every third time the middle, for laws with steps
+        ratio = over[i] / (over[i] - under[i]) if turn % 3 < 2 else np.full(i.size, 0.5)
         x[i] = low[i] + np.clip(ratio, 1e-3, 1.0 - 1e-3) * (high[i] - low[i])
-        off = _above(of.of(open_), x[i]) - part
+        off = above(of.of(open_), x[i]) - part
         up = off > 0.0
         low[i], high[i] = np.where(up, x[i], low[i]), np.where(up, high[i], x[i])
-        above[i] = np.where(up, off, np.where(side[i] < 0.0, 0.5 * above[i], above[i]))
-        below[i] = np.where(up, np.where(side[i] > 0.0, 0.5 * below[i], below[i]), off)
+        over[i] = np.where(up, off, np.where(side[i] < 0.0, 0.5 * over[i], over[i]))
+        under[i] = np.where(up, np.where(side[i] > 0.0, 0.5 * under[i], under[i]), off)
         side[i] = np.where(up, 1.0, -1.0)
         width[i] = high[i] - low[i]
         open_[i] = (abs(off) > CLOSE * part) & (width[i] > 4.0 * EPS * x[i])

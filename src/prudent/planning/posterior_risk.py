@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import generator, positive, whole_number
+from .._support.checks import axes_of, generator, positive, whole_number
 from .._support.notices import warn_caller
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.base import plural
@@ -156,7 +156,7 @@ class _Run:
         self.nodes = 0
 
     def _given(self, draws: npt.ArrayLike | None) -> bool:
-        return self.problem.posterior is None or (draws is not None and np.ndim(draws) > 0)
+        return self.problem.posterior is None or (draws is not None and axes_of(draws) > 0)
 
     def _draw(self, draws: npt.ArrayLike | None) -> tuple[FloatArray, list[int]]:
         """Return all draws [N, B, K], and the sizes of the sets to solve one after the other."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import generator, instance_of, refuse, require_shape, whole_number
+from .._support.checks import axes_of, generator, instance_of, refuse, require_shape, whole_number
 from ..data.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.base import held
@@ -345,7 +345,7 @@ class BayesianRiskMDP(PlanningProblem):
         if equivalent or (np.diff(self.risk.lowest_weights(1_000)) > 1e-12).any():
             message = f"horizon must be given: at discount 1 {self.risk!r} has no endless value, it is not coherent"
             raise ParameterError(message, code="missing-argument", argument="horizon")
-        stream = generator(rng) if np.ndim(draws) == 0 and draws is not None else rng  # type: ignore[arg-type]
+        stream = generator(rng) if axes_of(draws) == 0 and draws is not None else rng
 
         def operator_of(model: UncertainMDP, times: bool) -> Executor:
             twin = copy.copy(self)
@@ -412,7 +412,7 @@ class BayesianRiskMDP(PlanningProblem):
         twin = copy.copy(self)
         twin.posterior = None if self.posterior is None else self.posterior.copy()
         twin.reward_posterior = None if self.reward_posterior is None else self.reward_posterior.copy()
-        if np.ndim(draws) > 0:  # type: ignore[arg-type]
+        if axes_of(draws) > 0:
             twin.draws = read_draws(draws, self.model)
         return twin
 
@@ -585,7 +585,7 @@ class BayesianRiskMDP(PlanningProblem):
         if self.posterior is None and draws is not None:
             message = "draws cannot be given for a problem made from draws: it has no posterior to draw others from"
             raise ParameterError(message, code="conflicting-arguments", argument="draws")
-        given = self.posterior is None or (draws is not None and np.ndim(draws) > 0)
+        given = self.posterior is None or (draws is not None and axes_of(draws) > 0)
         if rng is not None and self.reward_posterior is None and (given or draws is None):
             reason = "when the draws are given" if given else "for an exact solve"
             message = f"rng is only used with a number of draws; omit it {reason}"

@@ -7,9 +7,10 @@ actions that are still allowed in each state. Bounds, all by what the models cou
 - **tail weights**: with h_i the best values of model i and d_i the visits of a policy, R_i is the best return less the
   sum over states of d_i(s) (h_i(s) - q_i(s, pi(s))). The visits are at least the least ones of any allowed policy, and
   rho of a concave measure is a minimum over weights of the models. For fixed weights the best choice of actions then
-  separates by states, so that every weights give a bound. The lowest is looked for by Polyak's steps (``tail_dual``);
-- **one state ahead**, for other measures: for each state, the best over its actions of rho of the same expression with
-  the loss of that state alone.
+  separates by states, so that every weights give a bound. Nodes use those of the own optima. The lowest bound is
+  looked for by Polyak's steps (``tail_dual``), for randomised policies and for comparisons;
+- **one state ahead**: for each state, the best over its actions of rho of the same expression with the loss of that
+  state alone. It holds for every measure, and each action has weights of its own.
 
 An action with which the bound is no more than the best policy found is dropped. ``docs/mathematics/posterior-risk.md``
 has the proofs.
@@ -41,9 +42,8 @@ Policies = npt.NDArray[np.int32]
 
 
 BOUNDS = ("own", "ahead", "tail", "visits")
-"""Own optima; one state ahead, or tail weights, with the least visits of the root; tail weights with those of a node.
-
-The last is used, the others are for comparisons. For measures that are not concave it is one state ahead."""
+"""Own optima; one state ahead by the least visits of the root; that and the dual of tail weights; one state ahead by
+the least visits of a node. The last is used, the others are for comparisons."""
 
 
 @dataclass(order=True)
@@ -197,18 +197,19 @@ class StaticSearch:
             if not states.size or not lifted:
                 break
             lost = self._losses(own, node.least, pairs, self.every)
-            dropped = np.zeros(pairs.size, dtype=np.bool_)
-            if self.concave and self.bounds >= 2:
+            risks = np.asarray(self.risk(worth[:, None] - lost))
+            dropped = risks <= self.target
+            bound = min(bound, float(np.maximum.reduceat(risks, first[:-1]).min()))
+            if bound <= self.target:
+                return None
+            if not self.concave or self.bounds != 2:
+                q = np.asarray(self.risk.gradient(worth))
+            elif not dropped.any():  # else the rest is bounded anew
                 chosen, q = first[:-1].copy(), q.copy()
                 by_pair = np.ascontiguousarray(lost.T)
                 args = (worth, by_pair, first, self.sorted_weights, q, self.target, POLYAK, True, dropped, chosen)
                 bound = min(bound, tail_dual(*args))
                 choice[states] = action[chosen]
-            else:
-                q = np.asarray(self.risk.gradient(worth))
-                risks = np.asarray(self.risk(worth[:, None] - lost))
-                dropped = risks <= self.target
-                bound = min(bound, float(np.maximum.reduceat(risks, first[:-1]).min()))
             if bound <= self.target:
                 return None
             if not dropped.any():

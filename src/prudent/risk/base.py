@@ -243,7 +243,12 @@ class RiskMeasure(ABC):
         low = np.sort(low, axis=0) if places.size > 16 else np.partition(low, places, axis=0)
         # Deviations from one of the draws keep the error relative to their range and constants exact.
         centre = low[last]
-        return np.asarray(sign * (centre + np.tensordot(weights, low[: last + 1] - centre, axes=1)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = centre + np.tensordot(weights, low[: last + 1] - centre, axes=1)
+        if not np.isfinite(found).all():  # the range of the draws is no float
+            half = 0.5 * centre
+            found = 2.0 * (half + np.tensordot(weights, 0.5 * low[: last + 1] - half, axes=1))
+        return np.asarray(sign * found)
 
     def gradient(self, draws: ArrayLike) -> FloatArray:
         """Return the derivative of the risk with respect to each draw.

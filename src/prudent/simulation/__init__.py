@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from .bandits import simulate_bandit
+from .foreign import ForeignBandit, TellingBandit, adapt_bandit
 from .learning import learn
 from .table import RegretTable, regret_table
 from .tabular import simulate
 
-__all__ = ["RegretTable", "learn", "regret_table", "simulate", "simulate_bandit"]
+__all__ = [
+    "ForeignBandit",
+    "RegretTable",
+    "TellingBandit",
+    "adapt_bandit",
+    "learn",
+    "regret_table",
+    "simulate",
+    "simulate_bandit",
+]

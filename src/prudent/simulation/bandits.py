@@ -35,7 +35,6 @@ from ..envs.bandits import BanditEnvironment
 from ..envs.linear_bandit import LinearBanditEnv, draw_context, draw_noise, reward_of
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
-from ..schedules import Schedule
 from ..types import ArrayLike, RngLike
 from .agents import Custom, checked_agents, described
 from .play import Maker, checked_horizon, makers, play, time_grid
@@ -138,10 +137,11 @@ def simulate_bandit(
         return _dataset(labels, variables, grid, horizon, seed, first, env, _descriptions(agents))
     settings: list[BanditSettings] = checked_agents(agents, BanditSettings, "BanditSettings such as brps_cmab(0.8)")
     for i, agent in enumerate(settings):
-        if isinstance(agent.alpha, Schedule):
+        if agent.moving:
             message = (
-                f"agents[{i}] has a level that falls, which compiled simulations do not take; give options of a "
-                'bandit instead, which learns noise and level itself: {"falling": {"alpha": Decay(0.9, 100)}}'
+                f"agents[{i}] has a level that falls or a width that grows, which compiled simulations do not take; "
+                "give options of a bandit instead, which learns noise and level itself: "
+                '{"falling": {"alpha": Decay(0.9, 100)}}'
             )
             raise ParameterError(message, code="schedule", argument="agents", index=(i,))
     horizon = whole_number(horizon, "horizon", maximum=2**53)

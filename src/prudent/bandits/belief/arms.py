@@ -651,7 +651,7 @@ class ArmBelief(Belief):
         """Raise unless the arrays of a state file can be those of such arms."""
         size, dim = self.table.mean.shape
         priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
-        require_arrays(arrays, self.axes, {"A": size, "D": dim, "J": len(priors)})
+        require_arrays(arrays, _SCHEMA | self.schema, {"A": size, "D": dim, "J": len(priors)})
         for name in ("prior", "pulls", "tries"):
             require_counts(arrays[name], name)
         pulls, weights, pool = (arrays[name] for name in ("pulls", "weights", "pool"))

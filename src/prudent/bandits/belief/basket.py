@@ -66,20 +66,19 @@ class BasketArms(GaussianArms):
                 first = last
             refresh(self.table, np.arange(len(self.table.mean)))
 
-    def blank(self) -> BasketArms:
-        """Return the belief before data, with the priors that arms have of their own.
-
-        Returns
-        -------
-        BasketArms
-            A belief of its own.
-        """
-        given = self.priors[0] if self.prior_origin == "given" else None
-        blank = BasketArms(len(self.table.mean), len(self.priors[0]), given, self.intercept)
-        blank.priors = np.concatenate([blank.priors, self.priors[1:]])
-        blank.table.marks[:, col.WHICH] = self.table.marks[:, col.WHICH]
-        blank._set_table(prior=blank.priors.copy(), start=self.table.start.copy())
-        return blank
+    def clear(self) -> None:
+        """Take everything back that was learned; priors that arms have of their own stay."""
+        arms = self.table
+        for sums in (arms.gram, arms.extra):
+            sums[:] = 0.0
+        arms.parts[:, col.WEIGHT], arms.marks[:, col.PULLS], arms.marks[:, col.TRIES] = 0.0, 0, 0
+        arms.pool[[col.LOW, col.HIGH]], arms.pool[col.GAIN] = (np.inf, -np.inf), 1.0
+        arms.pool[[col.ORIGIN, col.LAST, col.COUNT]] = 0.0
+        if self.prior_origin == "learned":
+            sds = np.where(self._slopes, _SLOPE_SD, _LEVEL_SD)
+            self.priors = np.concatenate([np.diag(sds**-2.0)[np.newaxis], self.priors[1:]])
+        arms.prior[:] = self.priors
+        self.solve_again()
 
     def _learn_prior(self) -> None:
         """Take one step of the learning of the prior."""

@@ -21,6 +21,7 @@ As long as fewer than two different baskets have been seen, baskets are taken to
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -236,7 +237,8 @@ class HurdleArms(GlmArms):
 
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by a log; see ``Belief.fit``."""
-        sold, basket = rewards > 0.0, self.basket.blank()
+        sold, basket = rewards > 0.0, copy.deepcopy(self.basket)
+        basket.clear()
         basket.learn(contexts[sold], rows[sold], rewards[sold], weights[sold])
         super().fit(contexts, rows, sold.astype(np.float64), weights)
         self.basket = basket
@@ -300,6 +302,11 @@ class HurdleArms(GlmArms):
         return HurdlePosterior(self._glm_posterior(row, "bernoulli"), self.basket.posterior(row) if known else None)
 
     # -- state ---------------------------------------------------------------------------------------------
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """Nothing: baskets have sums of their own; see ``Belief.axes``."""
+        return {}
 
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""

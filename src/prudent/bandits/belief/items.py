@@ -166,7 +166,7 @@ class ItemBelief(Belief):
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
         """Return the law of the scores of items with features [k, dim]; see ``Belief.law``."""
         moments, rule = self.moments(contexts, rows), score_rule(settings, self.link)
-        theta, scale = self.theta(), settings.exploration
+        theta, scale = self.theta(), settings.width(1)
         if theta.noise > 0.0 and self.draws == "joint":
             design = self.design(contexts, rows)
             scaled = Design(design.rows, design.shifts, scale * theta.noise * design.spreads)

@@ -121,7 +121,7 @@ class SparseArms(Belief):
     def _scale_of(self, settings: BanditSettings) -> float:
         """Return the sd of a draw over the sd of the posterior."""
         if self._unit_sd is None or settings.sampling_sd is None:
-            return settings.exploration
+            return settings.width(1)
         return settings.sampling_sd / self._unit_sd
 
     # -- contexts ------------------------------------------------------------------------------------------

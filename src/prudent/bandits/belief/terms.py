@@ -33,14 +33,14 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ..._numerics.compile import kernel
-from ..._support.checks import FloatArray, IntArray
+from ..._support.checks import BoolArray, FloatArray, IntArray
 from ..._support.state import Arrays
 
 VALUE, STEP, HINGE = range(3)
 CAUTION = 3.0
 _CUT_OFF, _LARGEST_HINGE = 4.0, 8.0
-_MOST_TERMS = 24
-_PRECISIONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of terms
+_MOST_TERMS, _ROWS_EACH = 24, 32  # terms at most, and rows for each of them
+_PRECISIONS = (0.1, 0.3, 1.0, 3.0, 10.0)  # of terms
 _PRIORS = (0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # of features, in the search
 _MOST_PAIRS = 2500
 _LEAST_SD = 0.01  # of a term: one that holds, or fails, once in 10^4 contexts says nothing
@@ -64,7 +64,7 @@ class Terms(NamedTuple):
     centre, scale, precision : ndarray of float, [K]
         Mean and sd of the terms, and their prior precision.
     ridge : ndarray of float, [1]
-        Prior precision of the standardised features that has the most evidence.
+        Prior precision of the standardised features that has the most evidence, at least 1.
     """
 
     mean: FloatArray
@@ -84,13 +84,13 @@ class Terms(NamedTuple):
         return cls(np.zeros(dim), np.zeros(dim), pairs, pairs, np.zeros((0, 2)), numbers, numbers, numbers, np.ones(1))
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Number of terms K."""
         return len(self.centre)
 
     def expanded(self, contexts: FloatArray, first: int) -> FloatArray:
         """Return contexts [T, D+K] of contexts [T, D]; ``first`` is 1 if place 0 is the constant feature."""
-        return contexts if not self.count else _expanded(*self[:-2], contexts, first)
+        return contexts if not self.size else _expanded(*self[:-2], contexts, first)
 
     def named(self, names: Sequence[str]) -> list[str]:
         """Return names of the terms, given those of the features."""
@@ -107,13 +107,13 @@ class Terms(NamedTuple):
     def prior(self, given: FloatArray, intercept: int) -> FloatArray:
         """Return the prior precision of features and terms, where that of the features is ``given``.
 
-        The default, 1, gives way to that of standardised features that has the most evidence, as soon as there are terms.
+        As soon as there are terms, the default, 1, gives way to that of standardised features with the most evidence.
         """
         plain = len(given)
-        size = plain + self.count
+        size = plain + self.size
         prior = np.zeros((size, size))
         prior[:plain, :plain] = given
-        if self.count and np.array_equal(given, np.eye(plain)):
+        if self.size and np.array_equal(given, np.eye(plain)):
             sd = np.where(self.sd > 0.0, self.sd, 1.0)
             turn = np.eye(plain)  # to the coefficients of standardised features
             turn[range(intercept, plain), range(intercept, plain)] = sd if intercept else np.hypot(sd, self.mean)
@@ -193,7 +193,7 @@ def found_terms(points: FloatArray, rows: IntArray, rewards: FloatArray, weights
     """Return the terms that rewards [n] of arms ``rows`` [n] in contexts [n,D], without constant, give evidence of."""
     used = weights > 0.0
     order = np.argsort(rows[used], kind="stable")  # arms one after the other
-    points, rows, rewards, weights = (values[used][order] for values in (points, rows, rewards, weights))
+    points, rows, rewards, weights = points[used][order], rows[used][order], rewards[used][order], weights[used][order]
     size, dim = points.shape
     none = Terms.none(dim)
     if size < 2 or not dim:
@@ -221,7 +221,7 @@ def found_terms(points: FloatArray, rows: IntArray, rewards: FloatArray, weights
     parts = [(*candidates[place], (-1, 0, 0.0))[:2] for place in places]
     feature, kind, cut = (np.array([[part[i] for part in pair] for pair in parts]) for i in range(3))
     fields = feature.astype(np.int64), kind.astype(np.int64), cut, centre[places], scale[places], precision
-    return Terms(mean, sd, *fields, residuals.precision[-1:].copy())
+    return Terms(mean, sd, *fields, np.maximum(residuals.precision[-1:], 1.0))
 
 
 class _Linear(NamedTuple):
@@ -338,7 +338,7 @@ def _chosen(
     target: FloatArray,
     arms: list[slice],
     precision: FloatArray,
-    usable: FloatArray,
+    usable: BoolArray,
 ) -> list[tuple[int, float]]:
     """Return places and precisions of the candidates that are taken, the best first."""
     size, count = columns.shape
@@ -352,12 +352,13 @@ def _chosen(
         square -= float(half @ half)
         spread, moment = (own**2).sum(axis=0) - (solved**2).sum(axis=0), own.T @ reward - solved.T @ half
         sides.append(_Side(arm, spread, moment, list(solved)))
-    open_, found = usable.copy(), []
-    while len(found) < _MOST_TERMS:
+    open_ = usable.copy()
+    found: list[tuple[int, float]] = []
+    while len(found) < min(_MOST_TERMS, size // _ROWS_EACH):
         square = max(square, _EXACT * total)
         spreads = np.maximum(np.array([side.square for side in sides]), 0.0)
         moments = np.array([side.moment for side in sides])
-        best, place, own = math.log(count) + CAUTION, -1, 0.0
+        best, place, precise = math.log(count) + CAUTION, -1, 0.0
         for p in _PRECISIONS:
             wide = p + spreads
             left = np.maximum(square - (moments**2 / wide).sum(axis=0), _EXACT * total)
@@ -365,20 +366,20 @@ def _chosen(
             gain[~open_] = -math.inf
             k = int(np.argmax(gain >= gain.max() - _TIE * abs(gain.max())))
             if gain[k] > best + _TIE * abs(best):
-                best, place, own = float(gain[k]), k, p
+                best, place, precise = float(gain[k]), k, p
         if place < 0:
             break
-        found.append((place, own))
+        found.append((place, precise))
         open_[place] = False
         for side in sides:
-            width = math.sqrt(own + max(float(side.square[place]), 0.0))
+            width = math.sqrt(precise + max(float(side.square[place]), 0.0))
             cross = columns[side.rows, place] @ columns[side.rows]
             for row in side.solved:
                 cross -= row[place] * row
             cross /= width
-            half = float(side.moment[place]) / width
+            step = float(side.moment[place]) / width
             side.square[:] -= cross**2
-            side.moment[:] -= half * cross
+            side.moment[:] -= step * cross
             side.solved.append(cross)
-            square -= half**2
+            square -= step**2
     return found

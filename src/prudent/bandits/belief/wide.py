@@ -29,7 +29,7 @@ from .base import Match, require_state
 from .gaussian import GaussianArms
 from .terms import Terms, found_terms
 
-_FIRST = 16  # rewards before the first search
+_FIRST = 32  # rewards before the first search
 _MOST_ROWS, _MOST_NUMBERS = 4096, 2**18
 
 
@@ -43,7 +43,8 @@ class _Kept(NamedTuple):
 
     def head(self, count: int) -> _Kept:
         """Return the first rows."""
-        return _Kept(*(field[:count] for field in self))
+        points, rows, rewards, weights = self
+        return _Kept(points[:count], rows[:count], rewards[:count], weights[:count])
 
 
 class WideArms(GaussianArms):
@@ -175,7 +176,7 @@ class WideArms(GaussianArms):
         """Search the terms anew among all rows, and learn these again if terms have changed."""
         with np.errstate(all="ignore"):
             terms = found_terms(kept.points, kept.rows, kept.rewards, kept.weights, self.intercept)
-        if not terms.count and not self.terms.count:
+        if not terms.size and not self.terms.size:
             return
         tries = self.table.marks[:, col.TRIES].copy()
         self._take(terms)
@@ -238,6 +239,11 @@ class WideArms(GaussianArms):
     def options(self) -> dict[str, Any]:
         """Return what was given when the belief was made; see ``Belief.options``."""
         return super().options() | {"interactions": "auto"}
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """Nothing: terms come after the features; see ``Belief.axes``."""
+        return {}
 
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""

@@ -26,7 +26,8 @@ PANELS = (_NODES, _WEIGHTS, _INTEGRALS)
 _DROP = 42.0  # in the logarithm, below which a density is negligible: e^-42 is 6e-19
 _LONGEST = 1.0  # panel: the logistic function has poles at a distance of pi
 _LENGTH = 2.5  # of a panel, in local standard deviations
-_SLOPE = 6.0  # by which the logarithm of a density may change in a panel
+_SLOPE = 6.0  # by which the logarithm of a density may change in a panel, near its mode
+_MORE = 0.4  # for each unit that it is below that of the mode, of one draw: what is small may be less exact
 
 
 @kernel
@@ -52,9 +53,22 @@ def _end(a: float, b: float, side: float) -> float:
 
 
 @kernel
-def _sharpness(a: float, b: float, extra: float, p: float) -> float:
-    """Return how many panels an arm needs in a unit of log odds, where these are those of the chance ``p``."""
-    return max(extra * math.sqrt((a + b) * p * (1.0 - p)) / _LENGTH, extra * abs(a - (a + b) * p) / _SLOPE)
+def _shape(a: float, b: float, top: float, t: float) -> tuple[float, float, float]:
+    """Return sharpness, slope and drop of a log density at log odds ``t``, of which the largest is ``top``."""
+    if t > 0.0:
+        rest = math.exp(-t)
+        p, log_rest = 1.0 / (1.0 + rest), t + math.log1p(rest)
+    else:
+        odds = math.exp(t)
+        p, log_rest = odds / (1.0 + odds), math.log1p(odds)
+    return math.sqrt((a + b) * p * (1.0 - p)), abs(a - (a + b) * p), max(0.0, top - a * t + (a + b) * log_rest)
+
+
+@kernel
+def _panels(begin: tuple[float, float, float], end: tuple[float, float, float], more: float) -> float:
+    """Return how many panels an arm needs in a unit of log odds, between two points with these shapes."""
+    slope = max(begin[1], end[1]) / (_SLOPE + more * min(begin[2], end[2]))
+    return max(begin[0] / _LENGTH, end[0] / _LENGTH, slope)
 
 
 @kernel
@@ -76,29 +90,29 @@ def highest_chances(
     ``log_order`` that of B(place, n - place + 1).
     """
     k, size = a.shape[0], nodes.shape[0]
-    left, right, before = np.empty(k), np.empty(k), np.zeros(k)
+    left, right, before, top = np.empty(k), np.empty(k), np.zeros(k), np.empty(k)
     for i in range(k):
+        mode = math.log(a[i] / b[i])
+        top[i] = a[i] * mode - (a[i] + b[i]) * _log_one_plus(mode)
         left[i], right[i] = _end(a[i], b[i], -1.0), _end(a[i], b[i], 1.0)
         chances[i] = 0.0
+    more = _MORE if n == 1 else 0.0
     extra = 1.0 if n == 1 else 1.0 + 0.5 * math.sqrt(math.log(float(n)))
     t, last = left.min(), right.max()
     density, cdf, score = np.empty((k, size)), np.empty((k, size)), np.empty((k, size))
     logistic, parts = np.empty(size), np.empty(size)  # log(1 + e^x) at the nodes, integrals up to them
     while t < last:
-        length, begin = min(_LONGEST, last - t), 1.0 / (1.0 + math.exp(-t))
-        end = 1.0 / (1.0 + math.exp(-t - length))
+        length = min(_LONGEST, last - t)
         for i in range(k):
             if left[i] > t:
-                if left[i] - t < length:
-                    length = left[i] - t
-                    end = 1.0 / (1.0 + math.exp(-t - length))
+                length = min(length, left[i] - t)
             elif right[i] > t:
+                begin = _shape(a[i], b[i], top[i], t)
                 for _ in range(60):  # the panel must be short enough at both ends
-                    most = max(_sharpness(a[i], b[i], extra, begin), _sharpness(a[i], b[i], extra, end))
+                    most = extra * _panels(begin, _shape(a[i], b[i], top[i], t + length), more)
                     if most * length <= 1.000001:
                         break
                     length = max(1.0 / most, 0.5 * length)
-                    end = 1.0 / (1.0 + math.exp(-t - length))
         half = 0.5 * length
         for j in range(size):
             logistic[j] = _log_one_plus(t + half * (1.0 + nodes[j]))

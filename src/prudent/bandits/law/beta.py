@@ -218,7 +218,7 @@ def _log_odds(successes: FloatArray, failures: FloatArray, n: int, place: int, u
     with np.errstate(divide="ignore"):  # beyond the farthest
         odds = np.log(side) - np.log1p(-side)
     np.negative(odds, out=odds, where=~low)
-    return np.clip(odds, -_FARTHEST, _FARTHEST)
+    return np.asarray(np.minimum(np.maximum(odds, -_FARTHEST), _FARTHEST))
 
 
 def _shortfall(successes: FloatArray, failures: FloatArray, alpha: float) -> FloatArray:

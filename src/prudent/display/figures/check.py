@@ -59,5 +59,5 @@ def draw(table: pandas.DataFrame, best: int, confidence: float) -> Figure:
         row_axis(axes, names)
         axes.set_xlabel("discounted return from the start")
 
-    title = "Promised and honest values; *: recommended"
+    title = "Promised and honest values; *: best by this check"
     return Figure("check", "", (Panel(title, onto),), legend, 1, (6.4, 1.6 + 0.35 * len(shown)))

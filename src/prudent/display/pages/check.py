@@ -99,7 +99,7 @@ def assumed(record: Mapping[str, Any]) -> str:
     return f"<p>All numbers assume what no log can prove in full:</p><ul>{sentences}</ul>"
 
 
-def honest(record: Mapping[str, Any], figure: Figure) -> str:
+def honest(record: Mapping[str, Any], figure: Figure, recommended: float | None = None) -> str:
     """Return the table and the figure of honest values as HTML.
 
     Parameters
@@ -108,6 +108,8 @@ def honest(record: Mapping[str, Any], figure: Figure) -> str:
         Content of ``check.json``.
     figure : Figure
         Promised and honest values.
+    recommended : float, optional
+        Level that the page recommends, if that is not by honest values.
 
     Returns
     -------
@@ -115,12 +117,17 @@ def honest(record: Mapping[str, Any], figure: Figure) -> str:
         HTML.
     """
     chosen, done = record["recommended"], record["log"]
-    gain = chosen["gain"]
+    gain, other = chosen["gain"], recommended is not None and recommended != chosen["alpha"]
+    said, bold = (
+        ("By this check alone one would take", "what this check would take")
+        if other
+        else ("Recommended is", "recommended")
+    )
     text = (
         "The episodes were split into parts. A policy was made from one part and judged by a model of the other, which "
         "it was not fitted to. That is its honest value; the promised value is that in its own model. What the log "
         f"did is worth {number(done['honest'])} ({number(done['low'])} to {number(done['high'])}) by the same rule.",
-        f"Recommended is level {chosen['alpha']:g}: {number(chosen['honest'])}, which is {number(gain['value'])} "
+        f"{said} level {chosen['alpha']:g}: {number(chosen['honest'])}, which is {number(gain['value'])} "
         f"({number(gain['low'])} to {number(gain['high'])}) more than what the log did.",
         *(
             f"Against level {apart['alpha']:g} the difference is {number(apart['value'])} "
@@ -128,6 +135,7 @@ def honest(record: Mapping[str, Any], figure: Figure) -> str:
             for apart in chosen["differences"]
         ),
         "Observations were split, since the log has no episodes: this is the weaker check."
+        + (f" So the page keeps to level {recommended:g}, which it recommends by its bad cases." if other else "")
         if record["by_rows"]
         else "",
     )
@@ -143,9 +151,7 @@ def honest(record: Mapping[str, Any], figure: Figure) -> str:
         }
         for row in sorted(record["cells"], key=lambda row: -row["honest"])[:MOST_ROWS]
     ]
-    return (
-        paragraphs(*text) + Table.of("Policies by honest value; bold: recommended", rows).html() + figure_html(figure)
-    )
+    return paragraphs(*text) + Table.of(f"Policies by honest value; bold: {bold}", rows).html() + figure_html(figure)
 
 
 def tests(record: Mapping[str, Any]) -> str:

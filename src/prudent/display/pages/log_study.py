@@ -200,7 +200,7 @@ def _sure(record: Mapping[str, Any], policies: pandas.DataFrame, figures: Mappin
     html = "" if checked is None else checks.found(checked)
     html += paragraphs(*_thin(record, policies))
     if checked is not None:
-        html += f"<h3>Honest values</h3>{checks.honest(checked, figures['check'])}"
+        html += f"<h3>Honest values</h3>{checks.honest(checked, figures['check'], _recommended(record)['alpha'])}"
     if "returns" in figures:
         html += f"<h3>What the policies earn</h3>{_returns(record, figures['returns'])}"
     else:

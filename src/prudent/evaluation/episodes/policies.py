@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..._support.checks import first_place, number_array, one_of
+from ..._support.checks import axes_of, first_place, number_array, one_of
 from ...data.labels import Labels
 from ...data.policy import Policy
 from ...errors import DataError, ParameterError
@@ -129,7 +129,7 @@ def read_target(policy: Any, log: EpisodeLog, name: str = "policy") -> Target:
 def _require_shape(policy: Any, name: str) -> None:
     """Raise if an array or a list has no rows, or rows of several lengths."""
     try:
-        fits = not isinstance(policy, np.ndarray | list) or np.ndim(policy) > 0
+        fits = not isinstance(policy, np.ndarray | list) or axes_of(policy) > 0
     except ValueError:  # ragged
         fits = False
     if not fits:
@@ -154,7 +154,7 @@ def _of_states(policy: Any, log: EpisodeLog, name: str) -> Target:
     order = {state: s for s, state in enumerate(known)}
     states = [*known, *(state for state in _states_of(policy, log) if state not in order)]
     numbers = [state for state in known if isinstance(state, int) and state >= 0]
-    rows = np.shape(policy)[-2 if np.ndim(policy) == 3 else 0] if isinstance(policy, np.ndarray | list) else 0
+    rows = np.shape(policy)[-2 if axes_of(policy) == 3 else 0] if isinstance(policy, np.ndarray | list) else 0
     if len(numbers) == len(known) and rows > max(
         numbers
     ):  # by number, as arrays go, and not by rank among the states of the log

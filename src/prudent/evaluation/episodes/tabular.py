@@ -27,6 +27,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import splu
 
+from ..._support.memory import require_memory
 from ...types import BoolArray, FloatArray, IntArray
 from .log import UNKNOWN, EpisodeLog
 
@@ -215,11 +216,13 @@ def values(log: EpisodeLog, table: Table, policy: Policy, discount: float, chanc
     v = np.zeros(S)
     horizon = log.longest if log.horizon is None else log.horizon
     order = np.argsort(log.place, kind="stable")
-    cuts = np.searchsorted(log.place[order], np.arange(horizon + 1))
+    cuts = np.searchsorted(log.place[order], np.arange(min(horizon, log.longest) + 1))
     for step in range(horizon - 1, -1, -1):
         q = table.reward + discount * (table.move @ v)
         v = _sums(state, policy.chances(step) * q, S)
         q, v, usual = fill(q, v)
+        if step >= log.longest:
+            continue
         rows = order[cuts[step] : cuts[step + 1]]
         q_rows[rows], v_rows[rows] = of_rows(rows, q, v, usual)
     return Values(v, q_rows, v_rows)
@@ -316,6 +319,7 @@ def evaluate(log: EpisodeLog, table: Table, policy: Policy, discount: float) -> 
         time = occupied
     else:
         horizon = log.longest if log.horizon is None else log.horizon
+        require_memory(8.0 * table.move.shape[1] * horizon, "horizon", horizon)
         ahead = _by_step(table, policy, discount, horizon)
         occupied, time = begin, np.zeros(S)
         for step in range(horizon):
