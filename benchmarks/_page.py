@@ -19,6 +19,7 @@ TITLES = {
     "average": "Average rewards",
     "bandit": "Bandits: speed",
     "bandit_peers": "Bandits: how well they learn",
+    "bandit_check": "Bandits: false alarms of check",
     "shared": "Items with features, clicks",
     "journal": "The journal",
     "features": "Features",

@@ -59,7 +59,8 @@ DEFAULT: dict[str, float] = {
 BY_NAME: dict[str, float] = {
     "late_rewards": 90.0,
     "revenue": 60.0,
-    "bandit_peers": 180.0,
+    "bandit_peers": 1800.0,
+    "bandit_check": 180.0,
     "cluster": 600.0,
     "paper": 300.0,
     "gpu": 300.0,

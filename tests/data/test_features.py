@@ -382,3 +382,19 @@ def test_a_sample_is_also_a_file(tmp_path, rng):
     frame = pd.DataFrame({"x": rng.normal(size=50), "c": rng.choice(["a", "b"], 50)})
     frame.to_csv(tmp_path / "sample.csv", index=False)
     assert pr.Features.fit(tmp_path / "sample.csv").declared() == {"x": "number", "c": "category"}
+
+
+def test_products_of_different_labels_have_different_labels_and_places(rng):
+    """Texts with the separator of products, with quotes, and with names of other columns in them."""
+    texts = ["x", "x x", "a x b", "a", "b", "a x", "x b", '"a"', '"a x b"', "a=b", " x ", "b x c", "c"]
+    features = pr.Features(
+        {"a": {"kind": "category", "slots": 20}, "a=b": {"kind": "category", "slots": 20}},
+        cross=[{"columns": ("a", "a=b"), "slots": 200}],
+    )
+    rows = [{"a": one, "a=b": two} for one in texts for two in texts]
+    features.fit(rows)
+    codes = features.encode(rows)
+    assert len({code.tobytes() for code in codes}) == len(rows)
+    crossed = codes[:, [name.startswith("a x a=b=") for name in features.names]]
+    assert crossed.shape[1] == len(rows) == int((crossed.sum(axis=0) == 1.0).sum())
+    assert len(set(features.names)) == features.dim

@@ -6,6 +6,7 @@ gives and knows names; a belief decides and learns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ from .._support.memory import require_memory
 from .._support.state import Arrays
 from ..data.features import PLAIN
 from ..data.log_files import logged
+from ..data.source import context_columns
 from ..data.transformers import FeaturesLike, column_names
 from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
@@ -529,8 +531,15 @@ class LinearBandit(NamedArms):
             names = self._belief.labels(self._labels(self.features))
             return dataset(names, mean, sd, covariance, self.arms, *told)
 
-    def check(self) -> Checkup:
+    def check(self, log: TableLike | None = None) -> Checkup:
         """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
+
+        Parameters
+        ----------
+        log : TableLike, optional
+            Rows as in ``from_log``, or what ``Journal.to_pandas`` returns. From them it can be seen whether products and
+            thresholds of features predict rewards, and, with rewards that are None or NaN and the columns ``time`` and
+            ``reward_time``, whether rewards of some arms are missing or late.
 
         Returns
         -------
@@ -546,13 +555,20 @@ class LinearBandit(NamedArms):
         ['scales']
         """
         with self._lock:
-            normal = self.reward_kind == "gaussian"
-            names = (
-                None
-                if self.features is None
-                else self._belief.labels(self._labels(self.features))[int(self._intercept) :]
-            )
-            return checkup(self._belief.table, self._names, self._intercept, names, normal=normal)
+            normal, first = self.reward_kind == "gaussian", int(self._intercept)
+            labels = self._labels(self.features)
+            names = None if self.features is None else self._belief.labels(labels)[first:]
+            report = checkup(self._belief.table, self._names, self._intercept, names, normal=normal)
+            if log is None:
+                return report
+            from .log_checkup import log_findings
+
+            contexts, pulled, paid = context_columns(log, self._columns, "arm", "reward")
+            points, _ = self._read(contexts, (2,))
+            rows = np.array([self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(pulled)], dtype=np.int64)
+            rewards = np.array([math.nan if value is None else float(value) for value in paid])
+            found = log_findings(log, points, rows, rewards, self._names, labels[first:])
+            return Checkup((*report.findings, *found), report.rewards)
 
     # -- rewards -------------------------------------------------------------------------------------------
 

@@ -5,7 +5,12 @@ for: the squared length of the context, the reward before this one, and the numb
 rewards next to the features, rewards are not linear in the context, or follow on each other, or drift. With z'r, z's
 and z'z summed up, that is an F test, exact for normal noise and a design that does not depend on rewards; the level of
 each test is ``FALSE_ALARM``. (A bandit chooses its design by what it has seen, which matters little at that level.)
-Whether arms have different noise is Bartlett's test.
+A few large rewards can make it large, so F is divided by 1 + sqrt(F) M / (3 sqrt n), as in Bernstein's inequality, with
+M the largest |z r| in sds.
+
+Whether arms have different noise is a test of their log variances. That of an arm has about the variance
+(kappa - 1) / n with the kurtosis kappa of its residuals, which is at most R^2 / s^2 for residuals of at most R: with
+this bound neither heavy tails nor rewards that are mostly 0 pass for a difference.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
-from .kernels.layout import GAIN, PULLS, WEIGHT, Arms
+from .kernels.layout import GAIN, HIGH, LOW, PULLS, WEIGHT, Arms
 
 FALSE_ALARM = 1e-7
 _LARGEST_RATIO = 30.0  # of the sds of features that are on one scale
@@ -31,7 +36,7 @@ _SHOWN = 5
 class Finding(NamedTuple):
     """Something that may go wrong: a word for it, and what to do."""
 
-    kind: str  # "scales", "constant", "curvature", "autocorrelation", "drift", "noise" or "starved"
+    kind: str  # "scales", "constant", "curvature", "autocorrelation", "drift", "noise", "starved", or one of a log
     text: str
 
 
@@ -41,7 +46,9 @@ class Checkup:
 
     ``kind`` of a finding is ``"scales"``, ``"constant"`` (a feature that never changes), ``"curvature"`` (rewards are
     not linear in the context), ``"autocorrelation"``, ``"drift"``, ``"noise"`` (arms differ in it) or ``"starved"``.
-    Tests of residuals raise a false alarm with a chance of about 1e-7 each.
+    Of a log they are also ``"interactions"`` (products or thresholds predict rewards), ``"missing"`` and ``"delay"``
+    (rewards of arms are missing, or late, to different degrees). Tests of residuals raise a false alarm with a chance
+    of about 1e-7 each if noise is normal.
     """
 
     findings: tuple[Finding, ...]
@@ -106,11 +113,14 @@ def _features(
             share = np.where(own > 0.0, sums[0, 1:] / (math.sqrt(count) * np.sqrt(own)), 1.0) ** 2
         spread = square * (1.0 - share)
     still = (own == 0.0) | (1.0 - share <= 1e-12)
+    coded = (
+        intercept & (own == sums[0, int(intercept) :]) if intercept else np.zeros(len(own), dtype=np.bool_)
+    )  # 0 or 1
     for i in np.flatnonzero(still)[:_SHOWN] if intercept else ():
         always = f"feature {called[i]} is always {sums[0, 1 + i] / count:.4g}"
         text = f"{always}: it tells nothing that the intercept does not. Leave it out."
         yield Finding("constant", text)
-    sds = np.sqrt(np.where(still | ~(spread < math.inf), np.nan, spread))
+    sds = np.sqrt(np.where(still | coded | ~(spread < math.inf), np.nan, spread))
     if not np.isfinite(sds).any():
         return
     most, least = int(np.nanargmax(sds)), int(np.nanargmin(sds))
@@ -146,18 +156,20 @@ def _residuals(arms: Arms, names: Sequence[str | int]) -> Iterator[Finding]:
     freedom, residual = sum(fit.freedom for fit in fits), sum(fit.residual for fit in fits)
     if freedom < _LEAST_FREEDOM:
         return
+    reach = float((_reach(arms, fits) / np.sqrt(residual / freedom)).max())
     for i, (kind, text) in enumerate(_QUESTIONS.items()):
         gains = [fit.gains[i] for fit in fits if fit.gains[i] >= 0.0]
         free = freedom - len(gains)
         if gains and residual > sum(gains):
             ratio = sum(gains) / len(gains) / ((residual - sum(gains)) / free)
-            chance = stats.f.sf(ratio, len(gains), free)
+            wide = reach * (_SPREADS[kind] or reach)
+            chance = stats.f.sf(ratio / (1.0 + math.sqrt(ratio) * wide / (3.0 * math.sqrt(free))), len(gains), free)
             if chance < FALSE_ALARM:
                 yield Finding(kind, f"{text} (F = {ratio:.1f} with {len(gains)} and {free} degrees of freedom)")
-    tested = [fit for fit in fits if fit.freedom >= 5]
+    tested = [fit for fit in fits if fit.freedom >= _LEAST_FREEDOM]
     if len(tested) > 1:
         variances = np.array([fit.residual / fit.freedom for fit in tested])
-        chance = _bartlett(variances, np.array([fit.freedom for fit in tested], dtype=np.float64))
+        chance = _differ(variances, np.array([fit.freedom for fit in tested]), _reach(arms, tested) ** 2 / variances)
         ratio = float(np.sqrt(variances.max() / variances.min()))
         if chance < FALSE_ALARM and ratio > _NOISE_RATIO:
             high, low = (tested[int(place)].arm for place in (variances.argmax(), variances.argmin()))
@@ -166,6 +178,9 @@ def _residuals(arms: Arms, names: Sequence[str | int]) -> Iterator[Finding]:
                 f"rewards of arm {names[high]!r} are {ratio:.1f} times as noisy as those of arm {names[low]!r}. "
                 "Consider noise='by arm'.",
             )
+
+
+_SPREADS = {"curvature": 5.0, "autocorrelation": None, "drift": math.sqrt(3.0)}  # largest z in sds; None: as of rewards
 
 
 class _Fit(NamedTuple):
@@ -198,15 +213,23 @@ def _fit(arms: Arms, arm: int) -> _Fit:
     return _Fit(arm, int(arms.marks[arm, PULLS] - used.sum()), residual, gains)
 
 
-def _bartlett(variances: FloatArray, freedom: FloatArray) -> float:
-    """Return the chance of variances that differ as much if they are estimates of one, with such degrees of freedom."""
+def _reach(arms: Arms, fits: Sequence[_Fit]) -> FloatArray:
+    """Return how far rewards of some arms can be at most from their means."""
+    dim = arms.mean.shape[1]
+    sums, weights = arms.gram[:, :, 0, :].sum(axis=1), arms.parts[:, WEIGHT]
+    constant = np.abs(sums[:, 0] - weights) <= 1e-6 * weights  # the first feature
+    levels = [sums[fit.arm, dim] / weights[fit.arm] if constant[fit.arm] else 0.0 for fit in fits]
+    return np.array([max(arms.pool[HIGH] - level, level - arms.pool[LOW]) for level in levels])
+
+
+def _differ(variances: FloatArray, freedom: IntArray, kurtosis: FloatArray) -> float:
+    """Return the chance of variances that differ as much if they are estimates of one, given bounds of kurtosis."""
     from scipy import stats
 
-    total = freedom.sum()
-    pooled = (freedom * variances).sum() / total
-    statistic = total * np.log(pooled) - (freedom * np.log(variances)).sum()
-    factor = 1.0 + ((1.0 / freedom).sum() - 1.0 / total) / (3.0 * (len(variances) - 1))
-    return float(stats.chi2.sf(statistic / factor, len(variances) - 1))
+    weight = freedom / np.maximum(kurtosis - 1.0, 2.0)
+    logs = np.log(variances)
+    square = (weight * (logs - np.average(logs, weights=weight)) ** 2).sum()
+    return float(stats.chi2.sf(square, len(variances) - 1))
 
 
 def _starved(names: Sequence[str | int], pulls: IntArray) -> Iterator[Finding]:

@@ -170,7 +170,9 @@ class Features(ContextEncoder):
             found: dict[str, None] = {}
             for one in self._all():
                 for name in one.names():
-                    found[f"{name} ({len(found)})" if name in found else name] = None
+                    while name in found:
+                        name = f"{name} ({len(found)})"  # until it is a new one
+                    found[name] = None
             self._names = tuple(found)
         return self._names
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -269,7 +270,7 @@ class CrossEncoder(SlotEncoder):
         lists = [part.tokens(each) for part, each in zip(self.parts, cell, strict=True)]
         if len(lists) == 2 and len(lists[0]) == 1 == len(lists[1]):
             (one, x), (two, y) = lists[0][0], lists[1][0]
-            return [(f"{one} x {two}" if one and two else one or two, x * y)]
+            return [(f"{_quoted(one)} x {_quoted(two)}" if one and two else _quoted(one or two), x * y)]
         return [
             (_joined([label for label, _ in tokens]), math.prod([value for _, value in tokens]))
             for tokens in product(*lists)
@@ -287,7 +288,13 @@ class CrossEncoder(SlotEncoder):
 
 
 def _joined(labels: Iterable[str]) -> str:
-    return " x ".join(label for label in labels if label)
+    """Return the label of a product; different products have different labels."""
+    return " x ".join(_quoted(label) for label in labels if label)
+
+
+def _quoted(label: str) -> str:
+    """Return a label in quotes if it could be read as a part of a product."""
+    return json.dumps(label) if " x" in label or "x " in label or label[:1] == '"' else label
 
 
 def _fixed_labels(part: CellEncoder) -> list[str]:

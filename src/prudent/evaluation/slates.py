@@ -158,19 +158,19 @@ def off_policy_slates(
     there = placed(np.ones(len(slates)), 0.0)
     reward = placed(cells["reward"], 0.0)
     with np.errstate(over="ignore"):
-        alone = placed(cells["target_at_position"] / cells["propensity_at_position"], 1.0)
-        upto = np.cumprod(placed(cells["target"] / cells["propensity"], 1.0), axis=1)
+        alone: FloatArray = placed(cells["target_at_position"] / cells["propensity_at_position"], 1.0)
+        upto: FloatArray = placed(cells["target"] / cells["propensity"], 1.0).cumprod(axis=1)
     if not (np.isfinite(alone).all() and np.isfinite(upto).all()):
         message = "weights of log are not finite: propensities are too small"
         raise DataError(message, code="weight-range", argument="log")
-    weights = {"sips": np.repeat(upto[:, -1:], size, axis=1), "iips": alone, "rips": upto}
+    weights: dict[str, FloatArray] = {"sips": np.repeat(upto[:, -1:], size, axis=1), "iips": alone, "rips": upto}
     own, mean = _predictions(cells, placed, reward, there, shares)
     before = np.concatenate([np.ones((count, 1)), upto[:, :-1]], axis=1)
     rows: dict[str, Any] = {}
     for name, w in weights.items():
         sums = (w * reward * there).sum(axis=1)
         rows[name] = _row(float(sums.mean()), sums, w, there, level)
-        top, base = (w * reward * there).sum(axis=0), (w * there).sum(axis=0)
+        top, base = np.asarray((w * reward * there).sum(axis=0)), np.asarray((w * there).sum(axis=0))
         ratio = np.divide(top, base, out=np.zeros(size), where=base > 0.0)
         seen = there.mean(axis=0)
         value = float((ratio * seen).sum())

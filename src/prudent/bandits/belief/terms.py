@@ -189,7 +189,14 @@ def _expanded(
 # -- the search --------------------------------------------------------------------------------------------
 
 
-def found_terms(points: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray, intercept: bool) -> Terms:
+def found_terms(
+    points: FloatArray,
+    rows: IntArray,
+    rewards: FloatArray,
+    weights: FloatArray,
+    intercept: bool,
+    caution: float = CAUTION,
+) -> Terms:
     """Return the terms that rewards [n] of arms ``rows`` [n] in contexts [n,D], without constant, give evidence of."""
     used = weights > 0.0
     order = np.argsort(rows[used], kind="stable")  # arms one after the other
@@ -214,7 +221,7 @@ def found_terms(points: FloatArray, rows: IntArray, rewards: FloatArray, weights
     if not candidates:
         return none
     columns, centre, scale = _columns(z, candidates)
-    chosen = _chosen(root[:, np.newaxis] * columns, design, target, arms, residuals.precision, scale > 0.0)
+    chosen = _chosen(root[:, np.newaxis] * columns, design, target, arms, residuals.precision, scale > 0.0, caution)
     if not chosen:
         return none
     places, precision = [place for place, _ in chosen], np.array([p for _, p in chosen])
@@ -339,6 +346,7 @@ def _chosen(
     arms: list[slice],
     precision: FloatArray,
     usable: BoolArray,
+    caution: float,
 ) -> list[tuple[int, float]]:
     """Return places and precisions of the candidates that are taken, the best first."""
     size, count = columns.shape
@@ -358,7 +366,7 @@ def _chosen(
         square = max(square, _EXACT * total)
         spreads = np.maximum(np.array([side.square for side in sides]), 0.0)
         moments = np.array([side.moment for side in sides])
-        best, place, precise = math.log(count) + CAUTION, -1, 0.0
+        best, place, precise = math.log(count) + caution, -1, 0.0
         for p in _PRECISIONS:
             wide = p + spreads
             left = np.maximum(square - (moments**2 / wide).sum(axis=0), _EXACT * total)
