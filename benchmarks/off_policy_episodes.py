@@ -384,8 +384,8 @@ PAGE = """# Off-policy evaluation of episodes
 
 How good the estimates of [`off_policy`][prudent.off_policy] are where the truth is known. {near:,} logs were simulated
 where the policy is near the one that acted, and {far:,} where it is far, each of 1,000 episodes (2,000 in ICU-Sepsis),
-and evaluated with 95% intervals. `python -m benchmarks off_policy_episodes --logs {near} --far {far} --workers 16 --page
-docs/off-policy-episodes.md` simulates them and writes this page, in about 70 minutes of processor time.
+and evaluated with 95% intervals. `python -m benchmarks off_policy_episodes --logs {near} --far {far} --workers 16
+--page docs/off-policy-episodes.md` simulates them and writes this page, in about 70 minutes of processor time.
 
 - **ICU-Sepsis**: 716 states, 25 actions; clinicians treat patients, and the return is survival. The policy does in a
   twentieth of the decisions (near), or in nine tenths (far), what the best policy does.

@@ -409,3 +409,10 @@ def test_terminal_states_are_not_truncated():
     model, _ = from_log(CUT, 0.9, truncated="drop", terminal={"z": 1.0})
     assert model == from_log(CUT, 0.9, terminal={"z": 1.0})[0]
     assert pr.BayesianRiskMDP(model, model.prior(), 0.5).solve().converged
+
+
+def test_a_flag_of_the_end_beside_states_says_what_to_do():
+    log = GAP.assign(over=[0, 0, 0, 1, 0, 0, 1], step=[0, 1, 2, 3, 0, 1, 2])
+    with refused(ParameterError, "unknown-option", argument="columns", value="done") as caught:
+        from_log(log, 0.9, columns={"done": "over"})
+    assert "next_state" in str(caught.value)

@@ -267,6 +267,45 @@ def test_columns_by_name_by_state_and_from_a_state_map(rng):
         pr.solve(mdp).simplify(columns={"same": [1] * 6})
 
 
+@pytest.mark.parametrize("form", ["list", "tree"])
+def test_rules_of_a_state_map_say_what_is_done_with_every_row(form, rng):
+    """States are ranges of two numbers and a kind; followed by a reader of the sentences, row by row."""
+    n = 1_200
+    log = {"episode": np.repeat(np.arange(n // 4), 4), "heat": rng.normal(size=n).round(2)}
+    log |= {
+        "load": rng.normal(size=n).round(2),
+        "kind": rng.choice(["a", "b", "c"], n),
+        "action": rng.choice(["up", "down"], n),
+    }
+    good = (log["heat"] > 0.2) == ((log["load"] > 0.1) | (log["kind"] == "b"))
+    log |= {"reward": np.where((log["action"] == "up") == good, 1.0, 0.0), "done": np.tile([0, 0, 0, 1], n // 4)}
+    model, posterior = pr.from_log(log, 0.9, features=["heat", "load", "kind"], states="auto")
+    found = pr.BayesianRiskMDP(model, posterior, 0.0).solve().simplify(max_rules=6, form=form, draws=20)
+    assert len(found.rules) >= 2
+    place = {state: i for i, state in enumerate(model.states)}
+    free = model.admissible.sum(axis=1) > 1
+    for heat, load, kind in zip(log["heat"][:200], log["load"][:200], log["kind"][:200], strict=True):
+        row = {"heat": heat, "load": load, "kind": kind}
+        state = place[model.summary.state_map.locate(row).state]
+        spoken = [rule.action for rule in found.rules if in_words(rule.condition, row)]
+        assert form == "list" or len(spoken) == 1
+        assert not free[state] or spoken[0] == model.actions[found.policy[state]]
+
+
+def in_words(condition, row):
+    """Return whether a condition in words holds for a row of a log."""
+    for term in [] if condition is None else condition.split(" and "):
+        column, _, words = term.partition(" is ")
+        if column == "kind":
+            true = (row["kind"] == words.removeprefix("not ")) != words.startswith("not ")
+        else:
+            number = float(words.replace("below", "").replace("or more", ""))
+            true = row[column] < number if "below" in words else row[column] >= number
+        if not true:
+            return False
+    return True
+
+
 def test_what_cannot_be_simplified_is_refused(rng):
     mdp = random_mdp(rng)
     with refused(ParameterError, "average-reward", method="simplify"):

@@ -1,12 +1,24 @@
 """What fuzzed calls have found: calls that once ended in an error of another library, a silent NaN or wrong digits."""
 
+import warnings
+
+import mpmath
 import numpy as np
 import pytest
 from refusals import refused
+from scipy import special
 
 import prudent as pr
-from prudent import evaluation, exact, posteriors, risk, theory
-from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
+from prudent import bandits, evaluation, exact, planning, posteriors, risk, theory
+from prudent.errors import (
+    CautionWarning,
+    ConvergenceWarning,
+    DataError,
+    ModelError,
+    ParameterError,
+    PosteriorError,
+    PrudentError,
+)
 from prudent.planning import BayesianRiskMDP
 from prudent.service.client import _pause
 
@@ -407,3 +419,118 @@ def test_a_state_of_another_type_is_named():
     states = ["a", np.datetime64("2020-01-01"), *("ab" * 3)]
     with refused(DataError, "wrong-type", column="state"):
         pr.off_policy(rows | {"state": states, "propensity": [0.5] * 8}, "x", discount=0.9)
+
+
+UNEVEN = [[1.0, 2.0, 3.0], [2.0, 1.0, 1.0]]
+CLICKS = bandits.SparseLinearBandit(["a", "b"], 3, rng=1)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "call"),
+    [
+        (ParameterError, "wrong-shape", lambda: pr.L1Ball.credible(UNEVEN, weights=[1.0, 2.0, 3.0])),
+        (ParameterError, "wrong-shape", lambda: pr.L1Ball.credible(UNEVEN, weights=[])),
+        (ParameterError, "memory", lambda: pr.L1Ball.credible(UNEVEN, draws=10**30)),
+        (ParameterError, "wrong-shape", lambda: pr.envs.logistic_bandit(3, 4, rates=0.1)),
+        (ParameterError, "not-a-number", lambda: pr.envs.logistic_bandit(3, 4, strength=np.ones(2))),
+        (DataError, "wrong-shape", lambda: pr.envs.classification(np.ones((6, 2)), RAGGED)),
+        (ParameterError, "not-a-bool", lambda: pr.envs.classification(np.eye(2), [0, 1], shuffle="no")),
+        (ModelError, "unknown-state", lambda: pr.UncertainMDP.direct(np.ones((2, 2)), 0.9, terminal=RAGGED)),
+        (DataError, "wrong-shape", lambda: CLICKS.update(np.array(1.0), "a", 1.0)),
+        (ModelError, "row-width", lambda: pr.MDP.from_table([("a", "go", "b", 1.0, 1.0), np.array("text")], 0.9)),
+        (ParameterError, "not-a-bool", lambda: pr.risk_profile(MODEL, MODEL.prior(), [0.0], regret=np.zeros(0))),
+        (ParameterError, "not-a-bool", lambda: pr.risk_profile(MODEL, MODEL.prior(), [0.0], best_tail=np.ones(2))),
+        (ParameterError, "not-a-number", lambda: planning.AtMost("1")),
+        (ParameterError, "not-a-number", lambda: planning.AtMost(np.datetime64("2020-01-01"))),
+        (ParameterError, "conflicting-arguments", lambda: evaluation.ConfidenceSequence("normal").update([1.0], 0.5)),
+    ],
+)
+def test_strange_arguments_of_newer_names_are_refused(error, code, call):
+    with refused(error, code):
+        call()
+
+
+def test_a_limit_of_time_is_a_number():
+    problem = BayesianRiskMDP(MODEL, MODEL.prior(), 0.0)
+    with refused(ParameterError, "not-positive", argument="time_limit"):
+        pr.solve(problem, objective=pr.PosteriorRisk(pr.CVaR(0.5)), start=0, draws=5, rng=0, time_limit=np.ones(2))
+
+
+@pytest.mark.parametrize("measure", [pr.VaR(0.5), pr.CVaR(0.5), pr.MeanCVaR(0.5, 0.4), pr.Spectral(np.sqrt, 4)])
+def test_draws_whose_range_is_no_float(measure, rng):
+    draws = rng.permutation(np.linspace(-1.0, 1.0, 9))
+    assert measure(1.7e308 * draws) == pytest.approx(1.7e308 * measure(draws), rel=1e-14)
+
+
+def test_intervals_that_have_no_mean_in_common_are_said():
+    """The noise is far larger than was said: the running intersection is empty, and every interval is still one."""
+    with pytest.warns(CautionWarning, match="no mean"):
+        low, high = evaluation.confidence_sequence([0.1, 0.2, 0.1, 1e9], kind="normal", sd=0.1)
+    assert (low <= high).all()
+
+
+@pytest.mark.parametrize("mean", [1e300, -2e287, 0.5])
+@pytest.mark.parametrize("sd", [None, 1e-70, 1.0])
+def test_evidence_against_any_mean_is_a_number(mean, sd):
+    found = evaluation.ConfidenceSequence("normal", sd=sd).update([0.3, -0.2, 0.9, 0.1]).evidence(mean)
+    assert 0.0 <= found <= np.exp(700.0)
+
+
+def test_a_horizon_beyond_the_log_takes_no_memory():
+    log = {"episode": [0, 0, 1, 1], "state": [0, 1] * 2, "action": [0, 1, 1, 0], "reward": [1.0, 0.0] * 2}
+    with pytest.raises(PrudentError):
+        pr.off_policy(log | {"propensity": [0.5] * 4}, 0, episode="episode", discount=0.9, horizon=10**12)
+
+
+# strength b of beta times the range, counts, values: NaN, out of range or infinite gradients once, without a warning
+ENTROPIC = [
+    (1.05e16, [1.49e-21, 2.05e-18], [-0.9, -1.9]),
+    (3.5e269, [2.2e-37, 8.5e-36, 1.6e-35], [0.58, 0.12, -0.42]),
+    (4.8e125, [2.9e5, 4.2e93, 7.4e-18], [-0.09, 0.54, 0.91]),
+    (7.0e13, [1.3e-194, 7.5e-136], [-0.31, 0.69]),
+    (9.7e8, [5.8e-141, 2.4e-139, 2e-137, 3.4e-139], [-0.51, 0.05, -0.82, 0.18]),
+    (95.0, [1.6e26, 4.8e297], [0.94, -0.06]),
+    (2e4, [2.3e285, 1.9e282, 3.9e285], [0.18, 0.25, -0.75]),
+    (1.5e40, [330.0, 15.8, 1.2e-10, 3.4e-10], [-0.27, -0.7, 0.3, 0.07]),
+    (7.2e4, [0.07, 1.4e4, 1e-5], [-0.08, 0.5, -0.5]),
+    (1.2e62, [2.8e-119, 20.6, 4.9e-171], [0.35, -0.65, 0.15]),
+]
+
+
+@pytest.mark.parametrize(("strength", "counts", "values"), ENTROPIC)
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_entropic_risk_of_strong_aversion_and_extreme_counts(strength, counts, values, sign):
+    """Values lie in their range, on the cautious side of the mean, and the gradient is a distribution."""
+    y, p = np.array(values), np.array(counts)
+    beta = sign * strength / np.ptp(y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = exact.risk_dirichlet(y, p, risk.EntropicRisk(beta))
+    value, error = float(found.value), float(found.error) + 1e-14
+    assert y.min() - error <= value <= y.max() + error
+    assert sign * (value - (p / p.sum()) @ y) <= error
+    assert found.means.sum() == pytest.approx(1.0, abs=1e-9)
+    assert (found.means >= 0.0).all()
+
+
+@pytest.mark.parametrize("total", [1e-15, 1e-80, 1e-290])
+@pytest.mark.parametrize("strength", [70.0, 1e4, 1e90])
+def test_entropic_risk_of_tiny_counts_is_that_of_a_choice(total, strength):
+    """In the limit w is a corner: -(1/b) log sum p_k exp(-b v_k)."""
+    values, shares = np.array([0.3, 0.9, 1.3]), np.array([0.2, 0.3, 0.5])
+    found = exact.risk_dirichlet(values, total * shares, risk.EntropicRisk(strength))
+    limit = -special.logsumexp(np.log(shares) - strength * values) / strength
+    assert float(found.value) == pytest.approx(limit, abs=1e-13)
+
+
+@pytest.mark.parametrize("counts", [[0.3, 2.0], [1e-6, 3.0], [1e-30, 1e-3], [40.0, 1e-9]])
+@pytest.mark.parametrize("strength", [61.0, 200.0, 500.0])
+def test_entropic_risk_of_two_outcomes_is_kummers_function(counts, strength):
+    """E exp(-b w) = 1F1(p; A; -b) for w ~ Beta(p, A - p): the error bound holds, whatever it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = exact.risk_dirichlet([1.0, 0.0], counts, risk.EntropicRisk(strength))
+    with mpmath.workdps(60):
+        p, total, b = mpmath.mpf(counts[0]), mpmath.mpf(counts[0]) + mpmath.mpf(counts[1]), mpmath.mpf(strength)
+        truth = -mpmath.log(mpmath.hyp1f1(p, total, -b)) / b
+        assert abs(mpmath.mpf(float(found.value)) - truth) <= float(found.error) + 1e-16

@@ -13,8 +13,9 @@ Three ways to the expectation, by b = beta (max y - min y):
 - b up to 60: the same series about the largest y, where all terms are positive and nothing cancels.
 - b above: the contour integral Gamma(A) / (2 pi i) int exp(z) prod (z + beta (y_k - min y))^(-psi_k) dz, on a path
   through the saddle point that bends to the left with the steepest descent. A trapezoid of it converges geometrically;
-  the step is halved until two sums agree, and their difference is the error. The gradient has the extra factor
-  psi_k / (z + beta (y_k - min y)).
+  the step is halved until two sums agree, and their difference is the error, with what is lost where terms cancel. The
+  gradient has the extra factor psi_k / (z + beta (y_k - min y)).
+- With b above 60 and A below 1e-14, w is a corner: -(1/beta) log sum (psi_k / A) exp(-beta y_k).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .compile import kernel
 _SMALL, _LARGE = 1.0, 60.0
 _TERMS = 260  # of a series: enough up to _LARGE
 _MOST_HALVINGS = 7
+_TINY = 1e-14  # a total below which w is a corner but for next to nothing
 
 
 @kernel
@@ -86,7 +88,7 @@ def entropic_of_row(y, psi, beta, grad, scratch, moments, powers):
         return (mean if centred else high) - log / beta, doubt / beta + rounding
     for k in range(n):
         scratch[k] = beta * (y[k] - low)
-    log, doubt = _contour(scratch[:n], psi, total, grad)
+    log, doubt = _choice(scratch[:n], psi, total, grad) if total < _TINY else _contour(scratch[:n], psi, total, grad)
     return low - log / beta, doubt / beta + rounding
 
 
@@ -134,6 +136,24 @@ def _series(x, psi, total, strength, centred, grad, moments, powers):
 
 
 @kernel
+def _choice(a, psi, total, grad):
+    """Return log sum (psi_k / A) exp(-a_k), which is the limit for A -> 0, and a bound on its error."""
+    n = psi.size
+    top, large = -math.inf, 0.0
+    for k in range(n):
+        grad[k] = math.log(psi[k] / total) - a[k] if psi[k] / total > 0.0 else -math.inf
+        top, large = max(top, grad[k]), max(large, a[k])
+    sum_ = 0.0
+    for k in range(n):
+        grad[k] = math.exp(grad[k] - top)
+        sum_ += grad[k]
+    for k in range(n):
+        grad[k] /= sum_
+    # two corners share w with a chance of the order of A log a
+    return top + math.log(sum_), 8.0 * total * (2.0 + math.log1p(large)) + (8.0 * n + 64.0) * EPS * (1.0 + abs(top))
+
+
+@kernel
 def _contour(a, psi, total, grad):
     """Return log E[exp(-w.a)] for a >= 0, of which one is zero, and a bound on its error; write the gradient."""
     n = psi.size
@@ -161,14 +181,15 @@ def _contour(a, psi, total, grad):
             c = new
             break
         c = new
+    # everything is relative to c, so that no power of a huge or tiny count is a factor
     second, third, lacks = 0.0, 0.0, 0.0
     for k in range(n):
-        inverse = 1.0 / (c + a[k])
-        second += psi[k] * inverse * inverse
-        third += psi[k] * inverse * inverse * inverse
-        lacks += psi[k] * a[k] * inverse  # total - c
-    h = 1.0 / math.sqrt(second)
-    bend = min(1.0, 2.0 / 3.0 * third * h * h * h)
+        share, near = psi[k] / (c + a[k]), c / (c + a[k])
+        second += share * near
+        third += share * near * near
+        lacks += share * a[k]  # total - c
+    h = 1.0 / math.sqrt(second) / math.sqrt(c)
+    bend = min(1.0, 2.0 / 3.0 * third * h / second)
     # log of Gamma(A) exp(c) prod (c + a_k)^(-psi_k), without cancellation of the large parts
     top, large = 0.0, 0.0
     for k in range(n):
@@ -182,38 +203,58 @@ def _contour(a, psi, total, grad):
     top += _stirling(total) - lacks
     large += lacks
     step, before, area, doubt = 0.5, 0.0, 0.0, 1.0
+    far = max(60.0, min(6.0 - math.log(max(h * c, 1e-300)), 700.0))  # a tiny c is far from where exp(z) has fallen
     for halving in range(_MOST_HALVINGS):
-        area = 0.5 * h
+        area, gross = 0.5 * h, 0.5 * h
         for k in range(n):
-            grad[k] = 0.5 * h * psi[k] / (c + a[k])
+            grad[k] = 0.5 * h * (psi[k] / (c + a[k]))
         u = step
-        while u < 60.0:
+        while u < far:
             rise, width = math.sinh(u), math.cosh(u)
-            z = complex(-h * bend * (width - 1.0), h * rise)  # from the saddle
+            z = complex(-h * bend * (width - 1.0), h * rise)  # from the saddle, over c
             slope = complex(h * width, h * bend * rise)  # dz/du over i
             exponent = complex(0.0, 0.0)  # the linear part vanishes at the saddle
             for k in range(n):
-                exponent += psi[k] * _less_log(z / (c + a[k]))
+                exponent += psi[k] * _less_log(z * (c / (c + a[k])))
             if exponent.real < -46.0:
                 break
             term = np.exp(exponent) * slope
             area += term.real
+            gross += abs(term)
             for k in range(n):
-                grad[k] += (term * psi[k] / (z + (c + a[k]))).real
+                grad[k] += (term * ((psi[k] / (c + a[k])) / (1.0 + z * (c / (c + a[k]))))).real
             u += step
         area *= step
+        gross *= step
         for k in range(n):
             grad[k] *= step
         if halving > 0:
-            doubt = abs(area - before) / abs(area)
+            doubt = abs(area - before) / abs(area) if area != 0.0 else 1.0
             if doubt < 1e-13:
                 break
         before = area
         step *= 0.5
+    if not 8.0 * EPS * gross < area < math.inf:
+        return _unresolved(a, psi, total, grad)
+    one = 0.0
     for k in range(n):
-        grad[k] /= area
-    log = top + math.log(area / math.pi)
+        grad[k] = min(max(grad[k] / area, 0.0), 1.0)
+        one += grad[k]
+    for k in range(n):
+        grad[k] /= max(one, 1e-300)
+    doubt += 4.0 * EPS * gross / area  # where a rare outcome counts most, the terms cancel
+    log = top + math.log(area / math.pi) + math.log(c)
     return log, 2.0 * doubt + (8.0 * n + 64.0) * EPS * (1.0 + large)
+
+
+@kernel
+def _unresolved(a, psi, total, grad):
+    """Return the middle of what is known of log E[exp(-w.a)]: at most 0 and at least -E[w.a], with half of that."""
+    mean = 0.0
+    for k in range(psi.size):
+        grad[k] = psi[k] / total
+        mean += grad[k] * a[k]
+    return -0.5 * mean, 0.5 * mean
 
 
 @kernel

@@ -12,7 +12,10 @@ greedily but for a share epsilon of random actions.
 
 **Which pairs move.** With ``pairs="all"`` all of them at once, as a simulator can do. With ``pairs="visited"`` only
 those of the batch, one after the other in the order of the stream, each with the rate of its own number of updates:
-asynchronous Q-learning. A row then sees what the pairs before it have just learned.
+asynchronous Q-learning. A row then sees what the pairs before it have just learned. A pair learns only where the agent
+goes, and a reward moves back by one pair with each visit. So the agent needs the random choice among ties to find a
+first reward, and many visits: on Frozen Lake its regret of an episode falls from 1.9 to 0.32 within some 700 episodes
+of ten steps, where updates of all pairs are at 0.31 after 100.
 
 With a posterior that no longer changes, Q tends to the fixed point that ``prudent.BayesianRiskMDP`` certifies: for
 exact rows the error shrinks by the factor 1 - (1 - gamma) lambda_k in every update of all pairs. Asynchronous updates

@@ -537,7 +537,7 @@ class LinearBandit(NamedArms):
         Parameters
         ----------
         log : TableLike, optional
-            Rows as in ``from_log``, or what ``Journal.to_pandas`` returns. From them it can be seen whether products and
+            Rows as in ``from_log``, or what ``Journal.to_pandas`` returns. They tell whether products and
             thresholds of features predict rewards, and, with rewards that are None or NaN and the columns ``time`` and
             ``reward_time``, whether rewards of some arms are missing or late.
 

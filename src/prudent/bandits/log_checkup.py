@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray
 from ..data.source import TableSource
 from .belief.terms import found_terms
 from .checkup import FALSE_ALARM, Finding
@@ -68,7 +68,7 @@ def _seconds(column: Sequence[Any]) -> FloatArray:
     return ((times - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)).to_numpy(dtype=np.float64)
 
 
-def _missing(rows: IntArray, there: FloatArray, arms: Sequence[Any]) -> Iterator[Finding]:
+def _missing(rows: IntArray, there: BoolArray, arms: Sequence[Any]) -> Iterator[Finding]:
     from scipy.stats import chi2_contingency
 
     table = np.array([[(there & (rows == a)).sum(), (~there & (rows == a)).sum()] for a in range(len(arms))])

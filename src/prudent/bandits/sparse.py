@@ -15,7 +15,7 @@ from ..data.features import Names
 from ..data.transformers import FeaturesLike
 from ..errors import DataError, ParameterError
 from ..schedules import Schedule
-from ..types import ArrayLike, RngLike
+from ..types import ArrayLike, RngLike, TableLike
 from .arm_names import arm_names
 from .bandit import LinearBandit
 from .belief.sparse import SparseArms, packed_row
@@ -200,14 +200,27 @@ class SparseLinearBandit(LinearBandit):
 
     # -- what it says --------------------------------------------------------------------------------------
 
-    def check(self) -> Checkup:
+    def check(self, log: TableLike | None = None) -> Checkup:
         """Look for starved arms; what else ``LinearBandit.check`` looks for needs sums that are not kept.
+
+        Parameters
+        ----------
+        log : TableLike, optional
+            Not taken here.
 
         Returns
         -------
         Checkup
             Findings, to be printed or iterated over.
+
+        Raises
+        ------
+        ParameterError
+            If a log is given.
         """
+        if log is not None:
+            message = "log is for bandits with few features: terms are not searched among many sparse ones"
+            raise ParameterError(message, code="not-supported", argument="log")
         with self._lock:
             return starved_checkup(self._names, self._belief.pulls)
 

@@ -311,6 +311,12 @@ def _columns(
     log: TableLike, columns: Mapping[str, Any] | None, group: str | None = None, argument: str = "log"
 ) -> TableColumns:
     source = TableSource(log, argument)
+    if columns is not None and columns.get("done") is not None:
+        message = (
+            "columns names 'done', which is read with features=[...]; where a column has the states, let next_state "
+            "name the state in which the process ended, and declare it: terminal=..."
+        )
+        raise ParameterError(message, code="unknown-option", argument="columns", value="done")
     if group is not None and not source.named:
         message = f"group is {group!r}, but log has no names of columns"
         raise DataError(message, code="missing-column", argument="group", column=group)

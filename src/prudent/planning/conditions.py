@@ -3,7 +3,7 @@
 Columns describe the states: given by the caller, read from the rules of a state map (a tree or a grid of number columns
 and categories), or from the names of the states (numbers, parts of tuples, texts). A number column gives the conditions
 "x below c" and "x c or more" for every c between two states, a category column "x is v". A state of a state map is a
-range [low, high) of a number; a condition that cuts through the range of a state is left out.
+range [low, high) of a number, or has several categories: a condition may cut through it, and says so.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class Condition(NamedTuple):
 
     text: str
     holds: BoolArray  # [S]
+    cuts: BoolArray  # [S] where it holds for a part of the state only
     column: str  # that it speaks of; empty for several
     otherwise: str  # what its opposite says
 
     @property
     def opposite(self) -> Condition:
-        """The condition that holds in all other states."""
-        return Condition(self.otherwise, ~self.holds, self.column, self.text)
+        """The condition that holds where this one does not."""
+        return Condition(self.otherwise, ~self.holds & ~self.cuts, self.cuts, self.column, self.text)
 
 
 class NumberColumn(NamedTuple):
@@ -45,10 +46,11 @@ class NumberColumn(NamedTuple):
 
 
 class CategoryColumn(NamedTuple):
-    """A label for each state; None where there is none."""
+    """A label for each state, None where there is none; or several that a state may have."""
 
     name: str
     values: tuple[Any, ...]  # [S]
+    several: tuple[frozenset[Any], ...] = ()  # [S] empty sets where there is at most one
 
 
 Column = NumberColumn | CategoryColumn
@@ -89,7 +91,7 @@ def read_timed_columns(columns: Any, model: Any, steps: int) -> list[Column]:
         names = [name for name in asked if name != STEP]
     found = [] if listed and not names else read_columns(names, model)
     repeated = [
-        CategoryColumn(column.name, column.values * steps)
+        CategoryColumn(column.name, column.values * steps, column.several * steps)
         if isinstance(column, CategoryColumn)
         else NumberColumn(column.name, np.tile(column.low, steps), np.tile(column.high, steps))
         for column in found
@@ -182,38 +184,40 @@ def _of_map(state_map: Any, states: Sequence[Any]) -> list[Column]:
         else:
             single = [allowed[j][i] if i >= 0 else set() for i in at.tolist()]
             values = tuple(next(iter(part)) if len(part) == 1 else None for part in single)
-            found.append(CategoryColumn(column["name"], values))
+            several = tuple(frozenset(part if len(part) > 1 else ()) for part in single)
+            found.append(CategoryColumn(column["name"], values, several))
     return found
 
 
 def conditions_of(columns: Sequence[Column], acting: BoolArray) -> list[Condition]:
-    """Return the distinct conditions that hold in some of the ``acting`` states [S], and not in all."""
+    """Return the distinct conditions that hold in some of the ``acting`` states [S], and not in some others."""
     found: dict[bytes, Condition] = {}
 
-    def add(column: str, text: str, holds: BoolArray, otherwise: str) -> None:
-        where = holds & acting
-        if where.any() and not where[acting].all():
-            texts = (f"{column} is {words}" for words in (text, otherwise))
-            found.setdefault(where.tobytes(), Condition(next(texts), where, column, next(texts)))
+    def add(column: str, text: str, holds: BoolArray, cuts: BoolArray, otherwise: str) -> None:
+        where, cut = holds & acting, cuts & acting
+        if where.any() and (acting & ~where & ~cut).any():
+            texts = [f"{column} is {words}" for words in (text, otherwise)]
+            found.setdefault(where.tobytes() + cut.tobytes(), Condition(texts[0], where, cut, column, texts[1]))
 
     for column in columns:
         if isinstance(column, CategoryColumn):
-            values = list(dict.fromkeys(column.values))
+            sets = column.several or (frozenset(),) * len(column.values)
+            values = list(dict.fromkeys((*column.values, *(value for part in sets for value in part))))
             for value in values:
                 if value is not None:
                     holds = np.array([other == value for other in column.values])
+                    cuts = np.array([value in part for part in sets])
                     rest = [other for other in values if other != value]
                     one = len(rest) == 1 and rest[0] is not None
-                    add(column.name, f"{value}", holds, f"{rest[0]}" if one else f"not {value}")
+                    add(column.name, f"{value}", holds, cuts, f"{rest[0]}" if one else f"not {value}")
             continue
         for cut in _cuts(column, acting):
-            below, above = column.high <= cut, column.low >= cut
-            if (column.low == column.high).all() or not (~below & ~above & acting & ~np.isnan(column.low)).any():
-                exact = column.low == column.high
-                below = np.where(exact, column.low < cut, below)
-                whole = bool((below | above)[acting].all())  # no state is without a value
-                add(column.name, f"below {cut:g}", below, f"{cut:g} or more" if whole else f"not below {cut:g}")
-                add(column.name, f"{cut:g} or more", above, f"below {cut:g}" if whole else f"not {cut:g} or more")
+            exact = column.low == column.high
+            below, above = np.where(exact, column.low < cut, column.high <= cut), column.low >= cut
+            cuts = ~below & ~above & ~np.isnan(column.low)
+            whole = bool((below | above | cuts)[acting].all())  # no state is without a value
+            add(column.name, f"below {cut:g}", below, cuts, f"{cut:g} or more" if whole else f"not below {cut:g}")
+            add(column.name, f"{cut:g} or more", above, cuts, f"below {cut:g}" if whole else f"not {cut:g} or more")
     return list(found.values())
 
 
@@ -239,13 +243,16 @@ def _short_between(low: FloatArray, high: FloatArray) -> FloatArray:
 
 def both(first: Condition, second: Condition) -> Condition:
     """Return the condition that both hold."""
-    text = f"{first.text} and {second.text}"
-    return Condition(text, first.holds & second.holds, "", f"{first.otherwise} or {second.otherwise}")
+    holds = first.holds & second.holds
+    cuts = (first.holds | first.cuts) & (second.holds | second.cuts) & ~holds
+    texts = f"{first.text} and {second.text}", f"{first.otherwise} or {second.otherwise}"
+    return Condition(texts[0], holds, cuts, "", texts[1])
 
 
-def without_implied(terms: Sequence[Condition]) -> list[Condition]:
-    """Return conditions that hold together, without those that others of the same column imply."""
-    kept = list(terms)
+def said_terms(terms: Sequence[Condition]) -> list[Condition]:
+    """Return conditions that hold together, column by column, without those that others of the same column imply."""
+    first = {term.column: i for i, term in reversed(list(enumerate(terms)))}
+    kept = sorted(terms, key=lambda term: first[term.column])
     for each in list(terms):
         others = [other for other in kept if other is not each and other.column == each.column]
         if others and not (np.logical_and.reduce([other.holds for other in others]) & ~each.holds).any():

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 MAX_LEAVES = 2_000  # nodes that are bounded by draws
 MAX_ENTRIES = 20_000_000  # of all layers: a node, an action and an outcome; about 2 GB while a layer is made
+ENTRY_BYTES = 100
 
 
 class _Table(NamedTuple):
@@ -575,10 +576,11 @@ def _forward(
             nodes = sum(layer.code.size for layer in layers) + code.size
             digits = codes.weights.size - 1
             most = codes.n_states * math.comb(steps - 1 + digits, digits)
+            size = most * width * float(pairs.mean()) * ENTRY_BYTES / 1e9
             message = (
                 f"horizon {steps:,} is too long for an exact plan: the first {time + 1:,} times have {nodes:,} nodes, "
-                f"and the last time has up to {most:.2g}; shorten the horizon, let pairs share sources, or give draws, "
-                "e.g. draws=200, for a plan with bounds"
+                f"and the last time has up to {most:.2g}, which take about {size:.2g} GB; shorten the horizon, "
+                "let pairs share sources, or give draws, e.g. draws=200, for a plan with bounds"
             )
             raise ParameterError(message, code="too-large", argument="horizon", value=steps)
         layer, later = codes.layer(code)

@@ -22,6 +22,7 @@ import numpy as np
 
 from .._numerics.compile import default_threads
 from .._support.checks import generator, one_of, whole_number
+from ..display.words import plural
 from ..errors import ParameterError
 from ..types import FloatArray, IntArray, Label, RngLike, StartLike
 from .base import PlanningProblem
@@ -230,7 +231,8 @@ class Simplified:
         best = self.best
         lines = self.sentences()
         if self.fallback:
-            lines.append(f"In {self.fallback} states where no rule is admissible: as in the whole policy.")
+            where = plural(self.fallback, "state")
+            lines.append(f"In {where} where no rule is admissible: as in the whole policy.")
         over = (
             f" on average over {self.draws:,} posterior draws, {best.worst_loss:.3g} in the worst tenth"
             if self.draws
@@ -238,7 +240,7 @@ class Simplified:
         )
         lines.append(
             f"It loses {best.mean_loss:.3g}{over}, of {self.value:.5g} from {self.start}; it differs in "
-            f"{best.states_differ} states and {best.time_differs:.0%} of the time."
+            f"{plural(best.states_differ, 'state')} and {best.time_differs:.0%} of the time."
         )
         for each in self.lists[:-1]:
             count = len(each.rules)

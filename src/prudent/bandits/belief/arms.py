@@ -17,18 +17,19 @@ import numpy as np
 
 from ..._numerics.compensated import two_sums
 from ..._support.checks import BoolArray, FloatArray, IntArray
-from ..._support.state import LARGEST_COUNT, Arrays, require_counts
+from ..._support.state import Arrays
 from ..._support.streams import PROCESS
 from ...errors import DataError, ParameterError, PosteriorError
 from ...posteriors.linear import MOST_INFLATED, LinearGaussianPosterior, resolved
 from ..kernels import layout as col
 from ..kernels.batch import decide_rows, learn_rows, moments_of, scales
 from ..kernels.layout import BY_ARM, FIXED, Arms, arms_of, handle_of, replace_arrays
-from ..kernels.step import LARGEST, LEARNED, NOT_YET, WIDE, decide_one, learn_one, noise_of, refresh, usable
+from ..kernels.step import LEARNED, NOT_YET, WIDE, decide_one, learn_one, noise_of, refresh, usable
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
 from ..settings import BanditSettings
+from .arm_state import ARM_SCHEMA, require_priors, require_tallies
 from .base import (
     NEW,
     ROUNDED,
@@ -42,22 +43,10 @@ from .base import (
     score_rule,
 )
 
-LEAST_GAIN = 2.0**-60
 LEAST_WEIGHT = 2.0**-200  # of an arm's evidence; less is none
 _empty = np.empty  # looked up once: decisions take microseconds
 _ROWS = ("gram", "root", "mean", "lines", "parts", "marks", "extra")
 _SUMS = ("gram", "extra", "weights", "pulls", "tries")  # over the rewards of an arm, by name in a state file
-_SCHEMA = {
-    "prior_precision": "float64 J D D",
-    "prior_mean": "float64 J D",
-    "prior": "int64 A",
-    "gram": "float64 A 2 D+1 D+1",
-    "extra": f"float64 A {col.EXTRAS} D+2",
-    "weights": "float64 A",
-    "pulls": "int64 A",
-    "tries": "int64 A",
-    "pool": f"float64 {col.SAVED.stop}",
-}
 
 
 def _ordinary(precision: FloatArray) -> bool:
@@ -595,7 +584,7 @@ class ArmBelief(Belief):
     @property
     def axes(self) -> dict[str, str]:
         """Type and sizes of the arrays of a state file; see ``Belief.axes``."""
-        return _SCHEMA | self.schema
+        return ARM_SCHEMA | self.schema
 
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
@@ -650,23 +639,8 @@ class ArmBelief(Belief):
     def _require(self, arrays: Arrays) -> None:
         """Raise unless the arrays of a state file can be those of such arms."""
         size, dim = self.table.mean.shape
-        priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
-        require_arrays(arrays, _SCHEMA | self.schema, {"A": size, "D": dim, "J": len(priors)})
-        for name in ("prior", "pulls", "tries"):
-            require_counts(arrays[name], name)
-        pulls, weights, pool = (arrays[name] for name in ("pulls", "weights", "pool"))
-        require_state((arrays["tries"] >= pulls).all(), "an arm has more rewards than decisions")
-        own = sorted(which[which > 0]) == list(range(1, len(priors))) and not self._moved(starts[0]).any()
-        require_state(own and all_usable(starts), "priors that are not those of the arms")
-        same = all(np.array_equal(LinearGaussianPosterior(dim, prior).prior, prior) for prior in priors)
-        require_state(same, "prior_precision is not symmetric")
+        priors = arrays["prior_precision"]
+        require_arrays(arrays, ARM_SCHEMA | self.schema, {"A": size, "D": dim, "J": len(priors)})
+        require_priors(arrays, self._moved(arrays["prior_mean"][0]))
         self._require_sums(arrays)
-        low, high, gain, count = pool[[col.LOW, col.HIGH, col.GAIN, col.COUNT]]
-        none = low == math.inf and high == -math.inf
-        require_state(np.isfinite(arrays["extra"]).all(), "extra holds a number that is not finite")
-        require_state(LEAST_GAIN <= gain <= 1.0, f"the gain is {gain}")
-        require_state(none or -LARGEST <= low <= high <= LARGEST, f"rewards from {low} to {high}")
-        counted = all_usable(pool[col.GAIN :]) and 0 <= count <= LARGEST_COUNT and not count % 1.0
-        require_state(counted, "numbers of rewards that cannot be")
-        light = (weights >= 0.0) & (gain * weights <= 1.000001 * pulls)
-        require_state(light.all(), "weights that are not those of the rewards")
+        require_tallies(arrays)

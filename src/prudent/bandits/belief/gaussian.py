@@ -15,7 +15,8 @@ from ..kernels import layout as col
 from ..kernels.layout import BY_ARM, SHARED
 from ..kernels.step import noise_of, refresh
 from ..settings import BanditSettings
-from .arms import LEAST_GAIN, LEAST_WEIGHT, ArmBelief
+from .arm_state import LEAST_GAIN
+from .arms import LEAST_WEIGHT, ArmBelief
 from .base import require_state
 
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}

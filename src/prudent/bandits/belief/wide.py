@@ -238,7 +238,7 @@ class WideArms(GaussianArms):
 
     def options(self) -> dict[str, Any]:
         """Return what was given when the belief was made; see ``Belief.options``."""
-        return super().options() | {"interactions": "auto"}
+        return super().options() | {"interactions": "auto", "prior_precision": self._given.tolist()}
 
     @property
     def axes(self) -> dict[str, str]:

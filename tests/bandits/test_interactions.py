@@ -1,0 +1,247 @@
+"""Products and thresholds that are found by evidence: what is found, what it earns, and that nothing else changes."""
+
+import numpy as np
+import pytest
+from refusals import refused
+from scipy import stats
+
+import prudent as pr
+from prudent.bandits import LinearBandit
+from prudent.bandits.belief.terms import Terms, found_terms
+from prudent.errors import ParameterError, StateFileError
+
+TINY = 1e-6  # chance of a false alarm
+
+
+def xor(rng, size=300, noise=0.3, dim=4):
+    x = rng.integers(0, 2, (size, dim)).astype(float)
+    rows = rng.integers(0, 2, size)
+    return x, rows, ((x[:, 0] != x[:, 1]) == rows) + noise * rng.normal(size=size)
+
+
+def steps(rng, size=600):
+    x, rows = rng.normal(size=(size, 3)), rng.integers(0, 2, size)
+    return x, rows, ((x[:, 1] > 0.4) == rows) + 0.3 * rng.normal(size=size)
+
+
+def wide(rng, size=300, **options):
+    x, rows, rewards = xor(rng, size)
+    return LinearBandit(2, 4, interactions="auto", rng=3, **options).update(x, rows, rewards)
+
+
+def test_the_product_is_found_by_name(rng):
+    x, rows, rewards = xor(rng)
+    bandit = LinearBandit(2, features=["a", "b", "c", "d"], interactions="auto").update(x, rows, rewards)
+    assert bandit.interactions_found == ("a x b",)
+    assert bandit.to_xarray()["feature"].values.tolist() == ["intercept", "a", "b", "c", "d", "a x b"]
+    assert "a x b" in str(bandit.explain(x[0]))
+
+
+def test_a_threshold_is_found_near_its_place(rng):
+    x, rows, rewards = steps(rng)
+    terms = found_terms(x, rows, rewards, np.ones(len(x)), True)
+    assert terms.feature[0].tolist() == [1, -1]
+    assert abs(terms.mean[1] + terms.sd[1] * terms.cut[0, 0] - 0.4) < 0.3
+
+
+def test_evidence_is_that_of_a_regression_in_full(rng):
+    """What a term changes is the log evidence of two regressions of scratch, computed without any shortcut."""
+    x, rows, rewards = xor(rng, 80, noise=1.0)
+    terms = found_terms(x, rows, rewards, np.ones(80), True, caution=-50.0)  # takes what it can
+    wide = terms.expanded(np.column_stack([np.ones(80), x]), 1)
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+
+    def evidence(count, ridge):
+        total, target = 0.0, rewards - rewards.mean()
+        square = 0.0
+        for arm in (0, 1):
+            own = rows == arm
+            design = np.column_stack([np.ones(80), z, wide[:, 5 : 5 + count]])[own]
+            prior = np.diag([1.0, *[ridge] * 4, *terms.precision[:count]])
+            inside = np.eye(own.sum()) + design @ np.linalg.inv(prior) @ design.T
+            total -= 0.5 * np.linalg.slogdet(inside)[1]
+            square += target[own] @ np.linalg.solve(inside, target[own])
+        return total - 0.5 * 79 * np.log(square)
+
+    gains = []
+    for ridge in (0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0):
+        gains.append((evidence(0, ridge), evidence(1, ridge) - evidence(0, ridge)))
+    gain = max(gains)[1]
+    candidates = 6  # pairs of four binary features
+    one = found_terms(x, rows, rewards, np.ones(80), True, caution=gain - np.log(candidates) - 1e-6)
+    none = found_terms(x, rows, rewards, np.ones(80), True, caution=gain - np.log(candidates) + 1e-6)
+    assert one.size >= 1
+    assert none.size == 0
+
+
+def test_without_evidence_every_decision_is_that_of_the_plain_bandit(rng):
+    plain, auto = (LinearBandit(3, 4, rng=5, interactions=word) for word in ("none", "auto"))
+    theta = rng.normal(size=(3, 4))
+    for _ in range(300):
+        x = rng.normal(size=4)
+        one, two = plain.select(x), auto.select(x)
+        assert (one.arm, one.score, one.propensity) == (two.arm, two.score, two.propensity)
+        reward = float(theta[one.arm] @ x + rng.normal())
+        plain.update(x, one.arm, reward)
+        auto.update(x, two.arm, reward)
+        if auto.interactions_found:  # by chance: one in some thousand searches
+            return
+    assert plain.noise_sd == auto.noise_sd
+
+
+def test_one_by_one_in_batches_and_after_a_save_are_equal(rng, tmp_path):
+    x, rows, rewards = xor(rng)
+    whole = LinearBandit(2, 4, interactions="auto", rng=3).update(x, rows, rewards)
+    single = LinearBandit(2, 4, interactions="auto", rng=3)
+    for t in range(300):
+        single.update(x[t], int(rows[t]), float(rewards[t]))
+        if t == 150:
+            single.save(tmp_path / "bandit.state")
+            single = LinearBandit.load(tmp_path / "bandit.state")
+    assert single.interactions_found == whole.interactions_found != ()
+    np.testing.assert_array_equal(single.predict(x[:5]), whole.predict(x[:5]))
+    assert single.to_bytes() == whole.to_bytes()
+
+
+def test_propensities_are_those_of_repeated_decisions(rng):
+    bandit, point = wide(rng, 60), np.array([0.0, 1.0, 1.0, 0.0])
+    assert bandit.interactions_found
+    chances = bandit.propensities(point)
+    many = bandit.select(np.tile(point, (200_000, 1)))
+    counts = np.bincount(many.arm.astype(int), minlength=2)
+    assert stats.chisquare(counts, chances * counts.sum()).pvalue > TINY
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1e3, 0.0), (1.0, -50.0), (1e-4, 7.0)])
+def test_terms_do_not_depend_on_scale_and_shift(rng, scale, shift):
+    x, rows, rewards = steps(rng)
+    plain = found_terms(x, rows, rewards, np.ones(len(x)), True)
+    moved = found_terms(scale * x + shift, rows, 30.0 * rewards - 4.0, np.ones(len(x)), True)
+    np.testing.assert_array_equal(plain.feature, moved.feature)
+    np.testing.assert_array_equal(plain.kind, moved.kind)
+    np.testing.assert_allclose(plain.cut, moved.cut, atol=1e-6)
+
+
+def test_terms_settle_and_rows_are_dropped(rng):
+    bandit = LinearBandit(2, 4, interactions="auto", rng=3)
+    for _ in range(6):
+        x, rows, rewards = xor(rng, 1000)
+        bandit.update(x, rows, rewards)
+    assert bandit.belief.settled
+    assert bandit.belief.arrays()["kept_points"].size == 0
+    again = LinearBandit.from_bytes(bandit.to_bytes())
+    np.testing.assert_array_equal(again.predict(x[:3]), bandit.predict(x[:3]))
+
+
+def test_it_earns_what_an_oracle_earns(rng):
+    bandit, theirs = LinearBandit(2, 6, interactions="auto", rng=3), 0.0
+    for _ in range(1500):
+        x = rng.integers(0, 2, 6).astype(float)
+        arm = bandit.select(x).arm
+        right = float((x[0] != x[1]) == arm)
+        bandit.update(x, arm, right + 0.3 * rng.normal())
+        theirs += right
+    assert (theirs / 1500 - 0.5) / 0.5 > 0.9
+
+
+def test_arms_come_and_go(rng):
+    bandit = wide(rng, 200)
+    bandit.add_arm("new").update(np.eye(4), ["new"] * 4, [1.0, 2.0, 3.0, 4.0])
+    bandit.remove_arm(0)
+    x, rows, rewards = xor(rng, 300)
+    bandit.update(x[rows == 1], [1] * int(rows.sum()), rewards[rows == 1])
+    again = LinearBandit.from_bytes(bandit.to_bytes())
+    np.testing.assert_array_equal(again.propensities(x[0]), bandit.propensities(x[0]))
+
+
+def test_evidence_that_fades_is_learned_again_as_faded(rng):
+    bandit = wide(rng, 100, half_life=50)
+    for _ in range(200):
+        x, rows, rewards = xor(rng, 1)
+        bandit.select(x[0])
+        bandit.update(x[0], int(rows[0]), float(rewards[0]))
+    assert bandit.interactions_found
+    assert LinearBandit.from_bytes(bandit.to_bytes()).noise_sd == bandit.noise_sd
+
+
+def test_merging_needs_equal_terms(rng):
+    base = wide(rng, 6000)
+    assert base.belief.settled
+    one, two = base.copy(stream=0), base.copy(stream=1)
+    x, rows, rewards = xor(rng, 50)
+    one.update(x[:25], rows[:25], rewards[:25])
+    two.update(x[25:], rows[25:], rewards[25:])
+    both = base.copy().update(x, rows, rewards)
+    np.testing.assert_allclose(one.merge(two, since=base).predict(x[:3]), both.predict(x[:3]), rtol=1e-9)
+    fresh = LinearBandit(2, 4, interactions="auto", rng=3)
+    with refused(ParameterError, "different-features"):
+        fresh.merge(wide(rng, 300), since=None)
+
+
+def test_a_journal_gives_the_same_bandit_again(rng, tmp_path):
+    path = tmp_path / "journal.db"
+    x, _, _ = xor(rng, 120)
+    with pr.Journal(path, LinearBandit(2, 4, interactions="auto", rng=3)) as journal:
+        for row in x:
+            decision = journal.select(row)
+            journal.reward(decision.id, float((row[0] != row[1]) == decision.arm) + 0.1 * rng.normal())
+        before, names = journal.bandit.propensities(x[:5]), journal.bandit.interactions_found
+    assert names
+    with pr.Journal(path, LinearBandit(2, 4, interactions="auto", rng=3)) as journal:
+        np.testing.assert_array_equal(journal.bandit.propensities(x[:5]), before)
+        assert journal.bandit.interactions_found == names
+
+
+def test_forged_terms_are_refused(rng):
+    bandit = wide(rng, 100)
+    arrays = bandit.belief.arrays()
+    for name, bad in (("term_feature", 9), ("term_scale", 0.0), ("term_kind", 7), ("term_precision", -1.0)):
+        forged = {key: value.copy() for key, value in arrays.items()}
+        forged[name].flat[0] = bad
+        with pytest.raises(ValueError, match="terms"):
+            Terms.of(forged, 4)
+    with pytest.raises(StateFileError):
+        LinearBandit.from_bytes(bandit.to_bytes()[:-9])
+
+
+def test_what_it_does_not_take():
+    with refused(ParameterError, "conflicting-arguments", argument="interactions"):
+        LinearBandit(2, 3, rewards="bernoulli", interactions="auto")
+    with refused(ParameterError, "unknown-option", argument="interactions"):
+        LinearBandit(2, 3, interactions="yes")
+
+
+# -- width -------------------------------------------------------------------------------------------------
+
+
+def test_the_width_grows_with_the_decisions_to_come(rng):
+    bandit = LinearBandit(2, 3, exploration="auto", noise_sd=1.0, rng=1)
+    x = rng.normal(size=3)
+    for decisions in (0, 500, 2000, 5000):
+        bandit.set_clock(decisions, {})
+        width = bandit.settings.width(decisions + 1)
+        fixed = LinearBandit(2, 3, exploration=width, noise_sd=1.0, rng=1)
+        fixed.set_clock(decisions, {})
+        np.testing.assert_array_equal(bandit.propensities(x), fixed.propensities(x))
+    assert bandit.settings.width(1) == 0.3
+    assert bandit.settings.width(10**6) == 1.0
+    ends = pr.bandits.BanditSettings(exploration="auto", horizon=8000)
+    assert [ends.width(t) for t in (1, 8000)] == [1.0, 0.3]
+
+
+def test_decisions_one_by_one_have_the_propensities_that_were_told(rng):
+    bandit = LinearBandit(2, 2, exploration="auto", horizon=900, rng=1).update(
+        [[1.0, 0.0]] * 4, [0, 0, 1, 1], [1, 2, 1, 3]
+    )
+    for _ in range(1000):
+        x = rng.normal(size=2)
+        told = bandit.propensities(x)
+        decision = bandit.select(x)
+        assert decision.propensity == pytest.approx(told[decision.arm], rel=1e-9)
+    again = LinearBandit.from_bytes(bandit.to_bytes())
+    assert again.settings == bandit.settings
+
+
+def test_horizon_is_for_auto():
+    with refused(ParameterError, "conflicting-arguments", argument="horizon"):
+        LinearBandit(2, 3, horizon=100)
