@@ -9,7 +9,7 @@ The names that most programs need are here; the others are in the rooms, for ins
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 

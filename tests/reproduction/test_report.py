@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from refusals import refused
 from scipy import stats
 
+import prudent
 from prudent._support.intervals import mean_and_half_width
 from prudent.display.pages.frame import PAGE_COLOURS
 from prudent.display.style import COLOURS, agent_styles
@@ -669,7 +670,7 @@ def test_page_says_at_which_scale_it_ran(page: str) -> None:
 def test_page_says_how_to_cite(page: str) -> None:
     text = page[page.index('<section id="cite">') :]
     assert "Wang, Yuhao and Zhou, Enlu" in text
-    assert "version = {0.1.0}" in text
+    assert f"version = {{{prudent.__version__}}}" in text
 
 
 # -- in a browser ------------------------------------------------------------------------------------------

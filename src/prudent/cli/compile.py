@@ -121,6 +121,7 @@ def _simulated_bandits() -> None:
 def _agents() -> None:
     lake = pr.envs.frozen_lake(p_h=0.2)
     pr.simulate(lake, [pr.brps_rl(0.9), pr.agents.optimistic_vi(0.9)], episodes=2, replications=1)
+    pr.PosteriorSamplingAgent(lake.model, alpha=0.9, rng=0).act(0)
 
 
 PARTS: dict[str, Callable[[], None]] = {
