@@ -13,9 +13,10 @@ from .._support.checks import FloatArray, IntArray
 from ..data.features import Names
 from ..data.source import context_columns
 from ..errors import DataError, ParameterError, PrudentError, PrudentWarning
-from ..types import ContextLike
+from ..types import ContextLike, TableLike
 from .base import Bandit
 from .belief.arms import ArmBelief
+from .checkup import Checkup, checkup
 from .decision import Arm
 from .kernels.step import LARGEST, usable
 from .law.base import Law
@@ -23,6 +24,8 @@ from .law.normal import NormalLaw
 from .limits import LimitedLaw, PropensityLimits
 
 if TYPE_CHECKING:
+    import xarray
+
     from .explain import Parts, PartsOf
 
 
@@ -225,6 +228,73 @@ class NamedArms(Bandit):
             return design, coefficients[at], np.sqrt(np.diagonal(covariances[at], axis1=1, axis2=2)), None
 
         return law, names, self._belief.pulls[rows], parts, {"features": self._belief.labels(self._labels(labels))}
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return what is known of the arms as an xarray.Dataset.
+
+        While a learned noise is unknown, sds are infinite.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``mean`` and ``sd`` [arm, feature] of the coefficients, their ``covariance`` [arm, feature, feature2], the
+            intercept first; ``pulls`` and ``tries`` [arm], the numbers of rewards and of decisions.
+
+        Examples
+        --------
+        >>> from prudent.bandits import LinearBandit
+        >>> data = LinearBandit(["a", "b"], dim=1, noise_sd=1.0).update([1.0], "a", 3.0).to_xarray()
+        >>> data["mean"].sel(arm="a").values
+        array([1., 1.])
+        """
+        from .explain import dataset
+
+        with self._lock:
+            mean, covariance = self._belief.coefficients()
+            sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+            told = self._belief.tallies(), self._attributes()
+            names = self._belief.labels(self._labels(self.features))
+            return dataset(names, mean, sd, covariance, self.arms, *told)
+
+    def check(self, log: TableLike | None = None) -> Checkup:
+        """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
+
+        Parameters
+        ----------
+        log : TableLike, optional
+            Rows as in ``from_log``, or what ``Journal.to_pandas`` returns. They tell whether products and
+            thresholds of features predict rewards, and, with rewards that are None or NaN and the columns ``time`` and
+            ``reward_time``, whether rewards of some arms are missing or late.
+
+        Returns
+        -------
+        Checkup
+            Findings, to be printed or iterated over.
+
+        Examples
+        --------
+        >>> from prudent.bandits import LinearBandit
+        >>> bandit = LinearBandit(2, dim=2, rng=1)
+        >>> contexts = [[0.001 * i, 100.0 * (i % 7)] for i in range(40)]
+        >>> report = bandit.update(contexts, [i % 2 for i in range(40)], [float(i % 3) for i in range(40)]).check()
+        >>> [finding.kind for finding in report]
+        ['scales']
+        """
+        with self._lock:
+            normal, first = self.reward_kind == "gaussian", int(self._intercept)
+            labels = self._labels(self.features)
+            names = None if self.features is None else self._belief.labels(labels)[first:]
+            report = checkup(self._belief.table, self._names, self._intercept, names, normal=normal)
+            if log is None:
+                return report
+            from .log_checkup import log_findings
+
+            contexts, pulled, paid = context_columns(log, self._columns, "arm", "reward")
+            points, _ = self._read(contexts, (2,))
+            rows = np.array([self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(pulled)], dtype=np.int64)
+            rewards = np.array([math.nan if value is None else float(value) for value in paid])
+            found = log_findings(log, points, rows, rewards, self._names, labels[first:])
+            return Checkup((*report.findings, *found), report.rewards)
 
     def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
         contexts, pulled, rewards = context_columns(log, self._columns, "arm", "reward")
