@@ -198,7 +198,7 @@ def test_forged_terms_are_refused(rng):
     for name, bad in (("term_feature", 9), ("term_scale", 0.0), ("term_kind", 7), ("term_precision", -1.0)):
         forged = {key: value.copy() for key, value in arrays.items()}
         forged[name].flat[0] = bad
-        with pytest.raises(ValueError, match="terms"):
+        with pytest.raises(ValueError):
             Terms.of(forged, 4)
     with pytest.raises(StateFileError):
         LinearBandit.from_bytes(bandit.to_bytes()[:-9])

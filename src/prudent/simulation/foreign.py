@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,23 @@ from .._support.checks import FloatArray, generator
 from ..bandits.arm_names import arm_names
 from ..bandits.decision import Arm
 from ..errors import ParameterError
-from ..types import RngLike
+from ..types import ArrayLike, RngLike
+
+
+class Engine(Protocol):
+    """One library: what learns, and chooses or tells probabilities."""
+
+    bandit: Any
+
+    def learn(self, point: FloatArray, place: int, reward: float, chance: float) -> None:
+        """Learn a reward."""
+
+
+class TellingEngine(Engine, Protocol):
+    """One library that tells probabilities."""
+
+    def chances(self, point: FloatArray) -> FloatArray:
+        """Return the probabilities of the arms."""
 
 
 class ForeignBandit:
@@ -36,8 +52,9 @@ class ForeignBandit:
         Has ``learn(context, place, reward, chance)``, and ``choose(context)``, which returns the place of an arm.
     """
 
-    def __init__(self, arms: Sequence[Arm], engine: Any) -> None:
-        self._names, self._engine = tuple(arms), engine
+    def __init__(self, arms: Sequence[Arm], engine: Engine) -> None:
+        self._names = tuple(arms)
+        self._engine: Any = engine
         self._places = {name: place for place, name in enumerate(self._names)}
         self._chance: float | None = None
 
@@ -60,7 +77,7 @@ class ForeignBandit:
                 raise ParameterError(message, code="unknown-arm", argument=f"arms[{i}]", arm=name)
         return [self._places[name] for name in names]
 
-    def select(self, context: Any, arms: Iterable[Arm] | None = None) -> Any:
+    def select(self, context: ArrayLike, arms: Iterable[Arm] | None = None) -> Any:
         """Choose an arm.
 
         Parameters
@@ -88,7 +105,7 @@ class ForeignBandit:
         place = places[0] if len(places) == 1 else self._engine.choose(point)
         return SimpleNamespace(arm=self._names[place], propensity=None)
 
-    def update(self, context: Any, arm: Arm, reward: float) -> ForeignBandit:
+    def update(self, context: ArrayLike, arm: Arm, reward: float) -> ForeignBandit:
         """Learn a reward.
 
         Parameters
@@ -127,12 +144,12 @@ class TellingBandit(ForeignBandit):
         Draws the arms.
     """
 
-    def __init__(self, arms: Sequence[Arm], engine: Any, rng: np.random.Generator) -> None:
+    def __init__(self, arms: Sequence[Arm], engine: TellingEngine, rng: np.random.Generator) -> None:
         super().__init__(arms, engine)
         self._rng = rng
         self._last: tuple[bytes, FloatArray] | None = None
 
-    def propensities(self, context: Any, arms: Iterable[Arm] | None = None) -> FloatArray:
+    def propensities(self, context: ArrayLike, arms: Iterable[Arm] | None = None) -> FloatArray:
         """Return the probabilities of eligible arms; those of arms that are left out go to the others in proportion.
 
         Parameters
@@ -153,7 +170,7 @@ class TellingBandit(ForeignBandit):
         rows = np.where(total > 0.0, rows / np.where(total > 0.0, total, 1.0), 1.0 / len(places))
         return rows[0] if points.ndim == 1 else rows
 
-    def select(self, context: Any, arms: Iterable[Arm] | None = None) -> Any:
+    def select(self, context: ArrayLike, arms: Iterable[Arm] | None = None) -> Any:
         """Choose an arm; see ``ForeignBandit.select``."""
         point, places = np.asarray(context, dtype=np.float64), self._eligible(arms)
         chances = self.propensities(point, arms)
@@ -175,7 +192,7 @@ class _Mabwiser:
 
     def _row(self, point: FloatArray) -> FloatArray:
         row = np.append(point, 1.0)[np.newaxis]  # it has no intercept
-        if not self.bandit._is_initial_fit:  # it cannot start from nothing; zeros say nothing
+        if not getattr(self.bandit, "_is_initial_fit", False):  # it cannot start from nothing; zeros say nothing
             self.bandit.fit(self._arms, [0.0] * len(self._arms), np.zeros((len(self._arms), row.shape[1])))
         return row
 
@@ -261,7 +278,7 @@ _ENGINES: dict[str, Callable[[Any, Sequence[Arm]], Any]] = {
 }
 
 
-def adapt_bandit(bandit: Any, arms: int | Iterable[Arm], *, rng: RngLike = None) -> ForeignBandit:
+def adapt_bandit(bandit: object, arms: int | Iterable[Arm], *, rng: RngLike = None) -> ForeignBandit:
     """Return a bandit of another library with the methods of ours.
 
     It can then be played by ``simulate_bandit`` and replayed by ``replay``. One that tells probabilities, of
