@@ -171,7 +171,20 @@ class TellingBandit(ForeignBandit):
         return rows[0] if points.ndim == 1 else rows
 
     def select(self, context: ArrayLike, arms: Iterable[Arm] | None = None) -> Any:
-        """Choose an arm; see ``ForeignBandit.select``."""
+        """Choose an arm.
+
+        Parameters
+        ----------
+        context : array-like, [D]
+            Context.
+        arms : iterable of str or int, optional
+            The eligible arms. The default is all.
+
+        Returns
+        -------
+        object
+            With the ``arm`` and its ``propensity``.
+        """
         point, places = np.asarray(context, dtype=np.float64), self._eligible(arms)
         chances = self.propensities(point, arms)
         drawn = int(self._rng.choice(len(places), p=chances))
