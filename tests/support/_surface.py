@@ -112,7 +112,19 @@ def bandits():
         with tempfile.TemporaryDirectory() as folder:
             bandit.save(Path(folder) / "state")
             pr.LinearBandit.load(Path(folder) / "state").select(rng.random(5))
-    for options in ({}, {"rewards": "bernoulli"}, {"half_life": 50, "first_pulls": 1, "min_propensity": 0.01}):
+    either = rng.integers(2, size=(100, 2)).astype(float)
+    found = pr.LinearBandit(2, dim=2, rng=1, interactions="auto").update(
+        either, [0] * 100, either[:, 0] != either[:, 1]
+    )
+    assert found.interactions_found  # the product
+    for contexts in (either[0], either):
+        assert np.isfinite(found.select(contexts).propensity).all()
+    for options in (
+        {},
+        {"rewards": "bernoulli"},
+        {"rewards": "hurdle"},
+        {"half_life": 50, "first_pulls": 1, "min_propensity": 0.01},
+    ):
         learner = pr.LinearBandit(8, dim=5, rng=1, **options)
         for contexts in (rng.random(5), rng.random((100, 5)), rng.random(5)):
             decision = learner.select(contexts)
