@@ -41,6 +41,12 @@ def simulated_returns():
     return pr.returns(mdp, [0, 0], start=0, replications=100, rng=1)
 
 
+def slates():
+    chance = np.tile([0.8, 0.5, 0.2, 0.5], 100)
+    log = {"slate": np.arange(400) // 2, "position": np.arange(400) % 2, "reward": np.tile([1.0, 0.0, 0.0, 1.0], 100)}
+    return log | {"propensity": np.full(400, 0.5), "target": chance}
+
+
 def episodes():
     rng = np.random.default_rng(5)
     drug = rng.integers(2, size=600)
@@ -65,9 +71,11 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "CheckReport": lambda: pr.check(episodes(), discount=0.9),
     "DecisionComparison": lambda: compared(),
     "EpisodeEstimates": lambda: pr.off_policy(episodes(), "uniform", discount=0.9),
+    "LearnedPolicy": lambda: pr.learn_policy(decisions(), kinds=["arm", "split"]),
     "LogStudy": lambda: pr.analysis.study_log(*clinic(), (0.0, 0.9), draws=50),
     "OffPolicyEstimates": lambda: pr.off_policy(decisions(), {0: 0.25, 1: 0.75}),
     "Replay": lambda: pr.evaluation.replay(decisions(), pr.LinearBandit(2, 2)),
+    "SlateEstimates": lambda: pr.evaluation.off_policy_slates(slates()),
     "Tuning": lambda: pr.evaluation.tune(decisions(), {"alpha": [0.0, 0.9]}, runs=4),
 }
 WITH_DATASET = sorted(set(RESULTS) - {"ReturnDistribution", "LogStudy", "CheckReport", "DecisionComparison"})

@@ -243,7 +243,7 @@ def test_names_survive_a_merge_and_contradictions_are_refused():
 
 def test_names_show_where_features_do():
     bandit = LinearBandit(["a", "b"], features=NAMES, noise_sd=1.0)
-    contexts = pd.DataFrame({"size": np.tile([0.0, 1.0], 20), "price": 100.0 * np.arange(40), "age": np.ones(40)})
+    contexts = pd.DataFrame({"size": np.tile([0.0, 2.0], 20), "price": 100.0 * np.arange(40), "age": np.ones(40)})
     bandit.update(contexts, ["a", "b"] * 20, np.arange(40) % 3)
     assert bandit.to_xarray()["feature"].values.tolist() == ["intercept", *NAMES]
     assert bandit.explain([1.0, 2.0, 3.0]).features == ("intercept", *NAMES)

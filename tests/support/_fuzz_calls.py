@@ -655,6 +655,11 @@ def _off_policy(reward: Any, propensity: Any, arm: Any, target: Any, **options: 
     return pr.off_policy({"arm": arm, "reward": reward, "propensity": propensity}, target, **options)
 
 
+def _learned_policy(reward: Any, propensity: Any, arm: Any, context: Any, **options: Any) -> Any:
+    log = {"arm": arm, "reward": reward, "propensity": propensity, "context": context}
+    return pr.learn_policy(log, **options)
+
+
 def _rows(rng: np.random.Generator) -> dict[str, Any]:
     return {"reward": rng.random(20), "propensity": [0.5] * 20, "arm": ["a", "b"] * 10}
 
@@ -727,6 +732,18 @@ LOGS = {
         lambda rng: _rows(rng) | {"target": {"a": 0.3, "b": 0.7}, "interval": "normal", "reward_range": [0.0, 1.0]},
         _estimates,
         0.02,
+    ),
+    "learn_policy": Call(
+        _learned_policy,
+        lambda rng: {
+            "reward": rng.random(100),
+            "propensity": [0.5] * 100,
+            "arm": ["a", "b"] * 50,
+            "context": rng.random((100, 2)).tolist(),
+            "confidence": 0.9,
+        },
+        lambda given, found: "" if found.low <= found.value <= found.high else "outside of its interval",
+        0.1,
     ),
     "confidence_sequence": Call(
         evaluation.confidence_sequence,

@@ -23,6 +23,7 @@ class NamedFeatures(Guarded):
     _encoder: ContextEncoder | None
     _held = False  # whether the encoder learns only by ``learn_features``
     _retired: Names = ()  # features that contexts with names may leave out
+    _earlier_dims: tuple[int, ...] = ()
 
     def _set_features(
         self, dim: Any, features: Any, intercept: bool, taken: tuple[str, ...] = (), least: int = 1
@@ -80,6 +81,11 @@ class NamedFeatures(Guarded):
     def retired(self) -> Names:
         """Features that ``migrate`` has retired: contexts with names may leave them out, and they are 0 then."""
         return self._retired
+
+    @property
+    def earlier_dims(self) -> tuple[int, ...]:
+        """Numbers of features before each ``migrate`` that added some: contexts of that time have so many numbers."""
+        return self._earlier_dims
 
     @property
     def _columns(self) -> Names | None:

@@ -373,6 +373,8 @@ class SavedBandit(NamedFeatures):
         }
         if self._retired:
             values["retired"] = list(self._retired)
+        if self._earlier_dims:
+            values["earlier_dims"] = list(self._earlier_dims)
         if self._limits is not None:
             values["limits"] = self._limits.saved()
         if self._encoder is not None:
@@ -447,6 +449,11 @@ class SavedBandit(NamedFeatures):
         self._retired = tuple(values.get("retired", ()))
         if any(name not in (self._names_of_features or ()) for name in self._retired):
             raise ValueError(f"retired is {values['retired']!r}, which are no features")
+        self._earlier_dims = tuple(values.get("earlier_dims", ()))
+        if list(self._earlier_dims) != sorted(
+            {size for size in self._earlier_dims if type(size) is int and 0 <= size < self._dim}
+        ):
+            raise ValueError(f"earlier_dims is {values['earlier_dims']!r}, which must rise and be below {self._dim}")
         self._went_on()
         return self
 
@@ -499,10 +506,12 @@ class SavedBandit(NamedFeatures):
             if more:
                 precision = self._common_precision(arrays["prior_precision"], prior_precision)
                 arrays |= widened(arrays, self._belief.axes, len(more), precision)
+                values["earlier_dims"] = [*self._earlier_dims, self._dim]
             values |= {"features": [*known, *more], "retired": [name for name in known if name not in names]}
             twin = self._restored(values, arrays)
             self._belief, self._dim = twin.belief, twin.dim
             self._names_of_features, self._retired = twin.features, twin.retired
+            self._earlier_dims = twin.earlier_dims
             self._went_on()
         return self
 

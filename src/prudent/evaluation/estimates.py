@@ -16,7 +16,6 @@ from .tables import EstimateTable
 
 if TYPE_CHECKING:
     import pandas
-    import xarray
     from matplotlib.figure import Figure
 
 
@@ -111,18 +110,6 @@ class OffPolicyEstimates(EstimateTable):
     warnings: tuple[str, ...]
     warning_codes: tuple[str, ...]
     trace: Trace
-
-    # -- as a table ----------------------------------------------------------------------------------------
-
-    def to_xarray(self) -> xarray.Dataset:
-        """Return the table as a dataset over ``estimator``.
-
-        Returns
-        -------
-        xarray.Dataset
-            The columns of the table; value, confidence and n as attributes.
-        """
-        return self.table.to_xarray().assign_attrs(value=self.value, confidence=self.confidence, n=self.n)
 
     def __repr__(self) -> str:
         seen = f" ({' and '.join(self.observed)} as seen)" if self.observed else ""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas
+    import xarray
 
 
 class EstimateTable:
@@ -15,9 +16,18 @@ class EstimateTable:
     ----------
     table : DataFrame
         The table.
+    value : float
+        What it is compared with: the mean reward of the log, or the value of a learned policy.
+    confidence : float
+        Confidence of the intervals.
+    n : int
+        Number of rows, slates or episodes.
     """
 
     table: pandas.DataFrame
+    value: float
+    confidence: float
+    n: int
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the table as a DataFrame with a row for each estimator.
@@ -35,6 +45,16 @@ class EstimateTable:
         ['estimate', 'low', 'high', 'ess']
         """
         return self.table.copy()
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return the table as a dataset.
+
+        Returns
+        -------
+        xarray.Dataset
+            The columns of the table; value, confidence and n as attributes.
+        """
+        return self.table.to_xarray().assign_attrs(value=self.value, confidence=self.confidence, n=self.n)
 
     @property
     def loc(self) -> Any:

@@ -176,7 +176,7 @@ class Codec:
         if isinstance(bandit, LinearBandit) and arm not in bandit.arms:
             return "arm removed"
         try:
-            bandit.update(longer(choice.points[place], bandit.dim), arm, reward, **timed(bandit, row.time))
+            bandit.update(longer(choice.points[place], bandit), arm, reward, **timed(bandit, row.time))
         except DataError as error:
             if error.code != "too-large":  # a posterior would be out of range
                 raise
@@ -200,10 +200,12 @@ class Codec:
         return ""
 
 
-def longer(point: FloatArray, dim: int) -> FloatArray:
-    """Return a context or features of items [..., D]; features that came after it are 0."""
-    more = dim - point.shape[-1]
-    return point if more <= 0 else np.concatenate([point, np.zeros((*point.shape[:-1], more))], axis=-1)
+def longer(point: FloatArray, bandit: AnyBandit) -> FloatArray:
+    """Return a context or features of items [..., D]; features that ``migrate`` added after it are 0."""
+    size = point.shape[-1]
+    if size not in bandit.earlier_dims:
+        return point
+    return np.concatenate([point, np.zeros((*point.shape[:-1], bandit.dim - size))], axis=-1)
 
 
 def _hash(data: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 from .._support.progress import Progress
 from ..bandits.decision import Arm
 from ..errors import PrudentWarning, StateFileError
-from .codec import longer
+from .codec import AnyBandit, longer
 from .export import Row
 from .replica import Replica
 from .store import CHUNK, Entry, Place, Store, Taken, id_of
@@ -19,9 +19,9 @@ _BROKEN = (TypeError, ValueError, RecursionError, AttributeError, KeyError)
 
 
 def decision_rows(
-    store: Store, replica: Replica, require_open: Callable[[], None], skip: bool, since: float | None, dim: int
+    store: Store, replica: Replica, require_open: Callable[[], None], skip: bool, since: float | None, bandit: AnyBandit
 ) -> Iterator[Row]:
-    """Yield the decisions up to now as rows of ``dim`` features; with ``skip``, warn of damaged events and go on.
+    """Yield the decisions up to now, with all features of a bandit; with ``skip``, warn of damaged events and go on.
 
     Decisions that are added meanwhile are left out; the store is free between chunks.
     """
@@ -41,7 +41,7 @@ def decision_rows(
         rewards: dict[Place, Entry] = {(entry.stream, entry.number, entry.place): entry for entry in entries}
         for row in taken:
             try:
-                yield from _rows(replica, row, rewards, notes, every, dim)
+                yield from _rows(replica, row, rewards, notes, every, bandit)
             except _BROKEN as error:
                 failure = replica.broken(f"decision {row.id}", error, event=row.number)
                 if not skip:
@@ -73,7 +73,7 @@ def _rows(
     rewards: dict[Place, Entry],
     notes: dict[tuple[int, int], str | None],
     every: ArmsThen,
-    dim: int,
+    bandit: AnyBandit,
 ) -> Iterator[Row]:
     """Yield the rows of a decision, one for each position of its slate."""
     choice, codec = replica.codec.read(row), replica.codec
@@ -84,7 +84,7 @@ def _rows(
         found: Row = {
             "id": id_of((row.stream, row.number, place)),
             "time": row.time,
-            "context": longer(choice.points[place], dim).tolist(),
+            "context": longer(choice.points[place], bandit).tolist(),
             "arms": list(arms),
             "arm": arm,
             "propensity": None if place else row.propensity,
@@ -93,7 +93,7 @@ def _rows(
             "reward_time": None if reward is None else reward.time,
             "note": None if text is None else json.loads(text)["note"],
         }
-        yield found | {"place": place, "features": longer(choice.context, dim).tolist()} if codec.items else found
+        yield found | {"place": place, "features": longer(choice.context, bandit).tolist()} if codec.items else found
 
 
 def _sound(store: Store, kind: type[Any], rows: list[tuple[Any, ...]], skip: bool) -> list[Any]:

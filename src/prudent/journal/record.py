@@ -95,8 +95,8 @@ class JournalRecord(StoredBandit):
         skip = one_of(damaged, "damaged", ("raise", "skip")) == "skip"
         first = None if since is None else seconds_of(since, "since")
         with self._aside() as replica:
-            dim = self.bandit.dim
-            yield from decision_rows(replica.store, replica, self._require_open, skip, first, dim)
+            bandit = self.bandit
+            yield from decision_rows(replica.store, replica, self._require_open, skip, first, bandit)
 
     def to_pandas(self, *, damaged: str = "raise", since: datetime | float | None = None) -> pandas.DataFrame:
         """Return `rows` as a DataFrame.
