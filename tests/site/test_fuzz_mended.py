@@ -534,3 +534,10 @@ def test_entropic_risk_of_two_outcomes_is_kummers_function(counts, strength):
         p, total, b = mpmath.mpf(counts[0]), mpmath.mpf(counts[0]) + mpmath.mpf(counts[1]), mpmath.mpf(strength)
         truth = -mpmath.log(mpmath.hyp1f1(p, total, -b)) / b
         assert abs(mpmath.mpf(float(found.value)) - truth) <= float(found.error) + 1e-16
+
+
+@pytest.mark.parametrize("exploration", [np.ones(2), np.zeros((0, 3)), np.array("auto"), "wide", [1.0, [2.0]]])
+def test_an_exploration_that_is_no_number(exploration):
+    for make in (bandits.BanditSettings, lambda **options: pr.LinearBandit(2, dim=2, **options)):
+        with refused(ParameterError, "not-a-number", argument="exploration"):
+            make(exploration=exploration)

@@ -27,6 +27,10 @@ _LONG, _NARROWEST, _STEPS = (
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
+def _is_auto(exploration: Any) -> bool:
+    return isinstance(exploration, str) and exploration == "auto"
+
+
 @dataclass(frozen=True)
 class BanditSettings:
     """How a linear bandit turns its posterior into a decision.
@@ -95,7 +99,9 @@ class BanditSettings:
             "clip": bool(self.clip),
             "first_pulls": whole_number(self.first_pulls, "first_pulls", 0, LARGEST_COUNT),
             "min_propensity": probability(self.min_propensity, "min_propensity"),
-            "exploration": "auto" if self.exploration == "auto" else checked_sd(self.exploration, "exploration"),
+            "exploration": self.exploration
+            if _is_auto(self.exploration)
+            else checked_sd(self.exploration, "exploration"),
         }
         if self.draws is not None:
             checked["draws"] = whole_number(self.draws, "draws", maximum=MOST_DRAWS)
