@@ -541,3 +541,29 @@ def test_an_exploration_that_is_no_number(exploration):
     for make in (bandits.BanditSettings, lambda **options: pr.LinearBandit(2, dim=2, **options)):
         with refused(ParameterError, "not-a-number", argument="exploration"):
             make(exploration=exploration)
+
+
+LOGGED = {"arm": ["a", "b"] * 50, "context": [[0.01 * i] for i in range(100)]}
+
+
+def test_policies_are_learned_from_rewards_of_any_size():
+    """In another unit, a power of two, it is the same policy to the last bit."""
+    rewards = np.random.default_rng(5).random(100)
+    plain, large = (
+        pr.learn_policy(LOGGED | {"reward": size * rewards, "propensity": [0.5] * 100}) for size in (1.0, 2.0**330)
+    )
+    assert large.rules() == plain.rules()
+    assert large.lower_bound == 2.0**330 * plain.lower_bound
+
+
+def test_policies_are_not_learned_from_weights_that_overflow():
+    for chance in (1e-283, 1e-310):
+        with refused(DataError, "weight-range", index=0):
+            pr.learn_policy(LOGGED | {"reward": [1e90] * 100, "propensity": [chance] * 100})
+
+
+def test_a_unit_is_a_text(tmp_path):
+    study = pr.analysis.study_log(*pr.from_log([(0, 0, 1, 1.0, 9), (1, 0, 0, 0.0, 9)], 0.5), (0.0,), draws=20)
+    for report in (study.report, study.profile.solutions[0.0].report):
+        with refused(ParameterError, "wrong-type", argument="unit"):
+            report(tmp_path / "page.html", unit=5)

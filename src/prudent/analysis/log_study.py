@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._support.checks import instance_of
 from .._support.output import table_text, write
 from ..data.columns import as_column
 from ..data.labels import label_array, plain_name
@@ -198,7 +199,7 @@ class LogStudy:
             "tail": profile.tail_alpha,
             "alike": profile.returns.attrs["same"],
             "recommended": profile.recommended,
-            "unit": unit,
+            "unit": instance_of(unit, "unit", str),
             "rules": None if self.rules is None else self.rules.record(),
             "said": list(self.warnings),
             "levels": rows,

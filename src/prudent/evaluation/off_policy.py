@@ -33,7 +33,7 @@ from ..data.state_map import StateMap
 from ..data.transformers import FeaturesLike, encoder_of
 from ..display.words import listing
 from ..errors import DataError, OverlapWarning, ParameterError
-from ..types import ArmLike, FloatArray, Label, PolicyLike, RngLike, TableLike
+from ..types import ArmLike, FloatArray, IntArray, Label, PolicyLike, RngLike, TableLike
 from .episodes.evaluate import QUANTILES, Options, evaluate_episodes
 from .episodes.result import EpisodeEstimates
 from .estimates import OffPolicyEstimates, Trace
@@ -408,6 +408,15 @@ def _logging(target: TargetLike, chances: Chances, logging_policy: TargetLike | 
     return None
 
 
+def require_weights(weights: FloatArray, chances: FloatArray, rows: IntArray) -> None:
+    """Raise if the weight of a row [T] is too large to be computed with; ``chances`` are those it was logged with."""
+    if not (weights <= LARGEST_WEIGHT).all():
+        t = int(np.argmax(weights))
+        given = f"propensity {chances[t]} gives the weight {weights[t]}"
+        message = f"log row {rows[t]}: {given}, above {LARGEST_WEIGHT:g}"
+        raise DataError(message, code="weight-range", index=int(rows[t]), value=float(weights[t]))
+
+
 class Bounds(NamedTuple):
     """Bounds on weights and rewards."""
 
@@ -450,10 +459,7 @@ class _Sums:
             self.uncovered += float(chances[logging_chances <= 0.0].sum())
         with np.errstate(over="ignore"):  # refused below
             w = chances[rows, block.arms] / p
-        if not (w <= LARGEST_WEIGHT).all():
-            t = int(np.argmax(w))
-            message = f"log row {block.rows[t]}: propensity {p[t]} gives the weight {w[t]}, above {LARGEST_WEIGHT:g}"
-            raise DataError(message, code="weight-range", index=int(block.rows[t]), value=float(w[t]))
+        require_weights(w, p, block.rows)
         predictions = model.predict(block)
         model.observe(block, predictions, chances)
         q = predictions[rows, block.arms]

@@ -25,7 +25,7 @@ from ..errors import DataError, ParameterError
 from ..types import ArmLike, BoolArray, FloatArray, IntArray, TableLike
 from .learned_policy import LearnedPolicy
 from .logs import BLOCK, BanditLog, Block, Layout, feature_columns, is_independent
-from .off_policy import collected, estimates_of
+from .off_policy import collected, estimates_of, require_weights
 from .policies import RewardModelLike, TargetLike, arms_of, policy_of, reading_of
 from .policy_search import Rule, Scores, best_rule, bound_of, choose
 from .reward_models import fitted
@@ -195,6 +195,8 @@ def _held(log: TableLike, layout: Layout, logging_policy: TargetLike | None) -> 
                     row = int(block.rows[int(np.argmax(chances <= 0.0))])
                     message = f"log row {row}: logging_policy gives the chosen arm probability 0"
                     raise DataError(message, code="zero-propensity", argument="logging_policy", index=row)
+            with np.errstate(over="ignore"):  # refused
+                require_weights(1.0 / chances, chances, block.rows)
             parts.append((block.contexts, block.arms, block.rewards, chances, block.eligible(len(read.arms))))
         contexts, chosen, rewards, chances = (np.concatenate([part[i] for part in parts]) for i in range(4))
         masks = [part[4] for part in parts]
@@ -251,7 +253,7 @@ class _Learner:
         if eligible is not None:
             mean = (values * eligible).sum(axis=1, keepdims=True) / eligible.sum(axis=1, keepdims=True)
             values = np.where(eligible, values, mean)
-        return Scores(block.contexts, values, eligible)
+        return Scores.of(block.contexts, values, eligible)
 
     def learn(self, rows: IntArray, name: str) -> tuple[str, dict[str, Rule]]:
         """Return the kind that is chosen, and the rules of all kinds."""
@@ -336,7 +338,7 @@ def _result(
         )
     table = pandas.DataFrame.from_dict(rows, orient="index").rename_axis("kind")
     value = table.loc["learned"]
-    bound = bound_of(rules[kind], learner.scores(np.arange(held.n)), learner.z)
+    scores = learner.scores(np.arange(held.n))
     return LearnedPolicy(
         kind,
         held.arms,
@@ -345,7 +347,7 @@ def _result(
         value=float(value["estimate"]),
         low=float(value["low"]),
         high=float(value["high"]),
-        lower_bound=bound.lower,
+        lower_bound=scores.unit * bound_of(rules[kind], scores, learner.z).lower,
         logged=estimates.value,
         confidence=confidence,
         n=held.n,

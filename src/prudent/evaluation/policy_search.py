@@ -48,15 +48,25 @@ class Scores(NamedTuple):
         Doubly robust scores; of an arm that is not eligible, the mean of those that are.
     eligible : ndarray of bool, [T, A], optional
         Which arms are eligible; None if all are.
+    unit : float
+        What the values are multiples of, a power of two: no square of a value overflows.
     """
 
     contexts: FloatArray
     values: FloatArray
     eligible: BoolArray | None
+    unit: float
+
+    @classmethod
+    def of(cls, contexts: FloatArray, values: FloatArray, eligible: BoolArray | None) -> Scores:
+        """Return scores in a unit close to the largest of them."""
+        unit = math.ldexp(0.5, math.frexp(float(abs(values).max(initial=0.0)))[1])
+        return cls(contexts, values / unit, eligible, unit)
 
     def part(self, rows: Any) -> Scores:
         """Return some of the rows."""
-        return Scores(self.contexts[rows], self.values[rows], None if self.eligible is None else self.eligible[rows])
+        eligible = None if self.eligible is None else self.eligible[rows]
+        return Scores(self.contexts[rows], self.values[rows], eligible, self.unit)
 
 
 class Bound(NamedTuple):

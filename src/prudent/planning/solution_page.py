@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from .._support.checks import instance_of
 from .._support.output import write
 from ..display.pages import solution as pages
 from ..errors import ParameterError
@@ -60,7 +61,7 @@ class Reported:
         if rules is not None and not isinstance(rules, Simplified):
             message = f"rules must be what solution.simplify returned, got {type(rules).__name__}"
             raise ParameterError(message, code="wrong-type", argument="rules", value=type(rules).__name__)
-        write(Path(path), self._page(name, unit, rules).encode())
+        write(Path(path), self._page(name, instance_of(unit, "unit", str), rules).encode())
         return Path(path)
 
     def _repr_html_(self) -> str:
