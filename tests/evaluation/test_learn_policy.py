@@ -87,7 +87,7 @@ class _Silent:
 def test_the_best_tree_is_that_of_all_trees(rng):
     """Against trees of depth 2 tried one by one, with thresholds at the same quantiles."""
     x, values = rng.integers(0, 4, size=(120, 2)).astype(float), rng.normal(size=(120, 2))
-    search = _TreeSearch(Scores(x, values, None), 2)
+    search = _TreeSearch(Scores(x, values, None, 1.0), 2)
     search._least = 1
 
     def leaf(rows):
@@ -109,7 +109,7 @@ def test_the_bound_is_maximised_and_not_the_mean(rng):
     """An arm with a slightly higher mean and a huge spread loses to a safe one; every kind finds the better bound."""
     size = 2000
     values = np.column_stack([rng.normal(1.0, 0.1, size), rng.normal(1.2, 30.0, size)])
-    scores, z = Scores(rng.normal(size=(size, 2)), values, None), float(stats.norm.ppf(0.95))
+    scores, z = Scores(rng.normal(size=(size, 2)), values, None, 1.0), float(stats.norm.ppf(0.95))
     singles = [bound_of(Linear(np.array([[1.0, 0, 0], [0, 0, 0]])[::s]), scores, z).lower for s in (1, -1)]
     for kind in ("arm", "split", "tree", "linear"):
         assert bound_of(best_rule(kind, scores, z), scores, z).lower >= max(singles) - 1e-12

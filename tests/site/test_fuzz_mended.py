@@ -567,3 +567,12 @@ def test_a_unit_is_a_text(tmp_path):
     for report in (study.report, study.profile.solutions[0.0].report):
         with refused(ParameterError, "wrong-type", argument="unit"):
             report(tmp_path / "page.html", unit=5)
+
+
+def test_off_policy_with_tiny_contexts():
+    """Contexts whose squares vanish say nothing: the estimates are those without contexts."""
+    rewards = np.random.default_rng(5).random(100)
+    log = {"arm": LOGGED["arm"], "reward": rewards, "propensity": [0.5] * 100}
+    found = pr.off_policy(log | {"context": [[1e-158 * i] for i in range(100)]}, "a")
+    assert np.isfinite(found.table.to_numpy(dtype=float)).all()
+    assert found.loc["ips", "estimate"] == pr.off_policy(log, "a").loc["ips", "estimate"]

@@ -162,7 +162,9 @@ class _Ridge(_FoldModel):
         """
         total = 0.0
         for arm in np.flatnonzero(self._load.any(axis=1)):
-            pull = self._posterior(self._gram[arm]).covariance() @ (self._load[arm] / self._n)
+            sums = self._gram[arm].copy()
+            sums[:-1, -1] = sums[-1, :-1] = self._load[arm] / self._n
+            pull = self._posterior(sums).mean()  # V^-1 g, where V^-1 itself may overflow
             total += float(pull @ self._noise[arm] @ pull)
         return total
 
