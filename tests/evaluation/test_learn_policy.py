@@ -53,6 +53,7 @@ def test_worlds_with_a_known_best_policy(rng, kind, chosen, share):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::prudent.errors.OverlapWarning")
 def test_honest_values_are_covered_where_nothing_can_be_learned(rng):
     """All policies are worth 0.3; intervals at 0.95 contain it in 100 logs all but at most 16 times (1e-5)."""
     missed = 0
