@@ -408,6 +408,17 @@ def _logging(target: TargetLike, chances: Chances, logging_policy: TargetLike | 
     return None
 
 
+def chosen_chances(chances: FloatArray, block: Block, arms: Sequence[ArmLike]) -> FloatArray:
+    """Return what a logging policy, with the chances [T, A], gives the chosen arms of a block; raise if that is 0."""
+    p = chances[np.arange(len(block)), block.arms]
+    if (p <= 0.0).any():
+        t = int(np.argmax(p <= 0.0))
+        row, arm = int(block.rows[t]), arms[block.arms[t]]
+        message = f"log row {row}: logging_policy gives the chosen arm {arm!r} probability 0"
+        raise DataError(message, code="zero-propensity", argument="logging_policy", index=row, arm=arm)
+    return p
+
+
 def require_weights(weights: FloatArray, chances: FloatArray, rows: IntArray) -> None:
     """Raise if the weight of a row [T] is too large to be computed with; ``chances`` are those it was logged with."""
     if not (weights <= LARGEST_WEIGHT).all():
@@ -450,12 +461,7 @@ class _Sums:
         p = block.chances
         if logging is not None:
             logging_chances = logging(block)
-            p = logging_chances[rows, block.arms]
-            if (p <= 0.0).any():
-                t = int(np.argmax(p <= 0.0))
-                row, arm = int(block.rows[t]), self.log.arms[block.arms[t]]
-                message = f"log row {row}: logging_policy gives the chosen arm {arm!r} probability 0"
-                raise DataError(message, code="zero-propensity", argument="logging_policy", index=row, arm=arm)
+            p = chosen_chances(logging_chances, block, self.log.arms)
             self.uncovered += float(chances[logging_chances <= 0.0].sum())
         with np.errstate(over="ignore"):  # refused below
             w = chances[rows, block.arms] / p

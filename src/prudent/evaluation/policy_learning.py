@@ -25,7 +25,7 @@ from ..errors import DataError, ParameterError
 from ..types import ArmLike, BoolArray, FloatArray, IntArray, TableLike
 from .learned_policy import LearnedPolicy
 from .logs import BLOCK, BanditLog, Block, Layout, feature_columns, is_independent
-from .off_policy import collected, estimates_of, require_weights
+from .off_policy import chosen_chances, collected, estimates_of, require_weights
 from .policies import RewardModelLike, TargetLike, arms_of, policy_of, reading_of
 from .policy_search import Rule, Scores, best_rule, bound_of, choose
 from .reward_models import fitted
@@ -190,11 +190,7 @@ def _held(log: TableLike, layout: Layout, logging_policy: TargetLike | None) -> 
         for block in read.blocks():
             chances = block.chances
             if logging is not None:
-                chances = logging(block)[np.arange(len(block)), block.arms]
-                if (chances <= 0.0).any():
-                    row = int(block.rows[int(np.argmax(chances <= 0.0))])
-                    message = f"log row {row}: logging_policy gives the chosen arm probability 0"
-                    raise DataError(message, code="zero-propensity", argument="logging_policy", index=row)
+                chances = chosen_chances(logging(block), block, read.arms)
             with np.errstate(over="ignore"):  # refused
                 require_weights(1.0 / chances, chances, block.rows)
             parts.append((block.contexts, block.arms, block.rewards, chances, block.eligible(len(read.arms))))
