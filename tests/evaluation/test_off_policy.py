@@ -452,6 +452,23 @@ def test_a_propensity_that_gives_an_enormous_weight_is_refused():
         off_policy(LOG | {"propensity": [0.5, 1e-200, 0.5, 0.5]}, "b")
 
 
+@pytest.mark.parametrize("unit", [1e-80, 1e-200, 1e-308])
+def test_rewards_whose_squares_vanish_are_refused(unit, rng):
+    """Their intervals would have no width."""
+    tiny = LOG | {"reward": [unit * reward for reward in LOG["reward"]]}
+    steps = {"episode": [0, 0, 1, 1], "state": list("stst"), "action": list("abab"), "reward": tiny["reward"]}
+    for log, call in (
+        (tiny, lambda log: off_policy(log, "a")),
+        (steps, lambda log: off_policy(log, {"s": "a", "t": "b"}, discount=0.9)),
+        (tiny, pr.learn_policy),
+        (tiny, lambda log: pr.evaluation.replay(log, pr.LinearBandit(["a", "b"], 0, rng=rng))),
+    ):
+        with refused(DataError, "underflow", argument="reward"):
+            call(log)
+    with refused(ParameterError, "underflow", argument="reward"):
+        off_policy(LOG | {"reward": [0.0] * 4}, "a", reward_range=(0.0, unit))
+
+
 @pytest.mark.parametrize(
     ("log", "code"),
     [

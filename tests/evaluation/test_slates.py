@@ -96,6 +96,8 @@ def test_what_is_refused(rng):
         off_policy_slates(log | {"position": np.zeros(40)})
     with refused(DataError, "value-range", column="reward", row=0):
         off_policy_slates(log | {"reward": np.where(np.arange(40) == 0, np.nan, log["reward"])})
+    with refused(DataError, "underflow", argument="reward"):
+        off_policy_slates(log | {"reward": 1e-200 * np.asarray(log["reward"])})
     with refused(DataError, "missing-column", column="target_prediction"):
         off_policy_slates(log | {"prediction": log["reward"]})
     assert pr.evaluation.SlateEstimates is type(off_policy_slates(log))

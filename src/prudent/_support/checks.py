@@ -127,14 +127,14 @@ def whole_number(
     return number
 
 
-def require_scale(rewards: FloatArray, who: str) -> None:
+def require_scale(rewards: npt.ArrayLike, who: str, *, error: type[PrudentError] = ModelError) -> None:
     """Raise if the variance of returns would overflow or vanish in ``who``: rewards of 1e300, or all below 1e-75."""
     largest = float(np.abs(rewards).max(initial=0.0))
     message = f"the largest reward is {largest:g}: for {who} measure rewards in a unit of their own size"
     if largest > 1e75:
-        raise ModelError(message, code="overflow", argument="reward", value=largest)
+        raise error(message, code="overflow", argument="reward", value=largest)
     if 0.0 < largest < 1e-75:
-        raise ModelError(message, code="underflow", argument="reward", value=largest)
+        raise error(message, code="underflow", argument="reward", value=largest)
 
 
 def one_of(value: Any, name: str, options: Collection[Any], *, error: type[PrudentError] = ParameterError) -> Any:

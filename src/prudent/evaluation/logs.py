@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .._support.checks import finite_array, items_of, whole_number
+from .._support.checks import finite_array, items_of, require_scale, whole_number
 from .._support.output import plain_cell
 from .._support.progress import Progress
 from ..data.columns import Cells, TableBlock, as_column
@@ -201,6 +201,7 @@ class BanditLog:
             if not self.n:
                 none = f"none of the {self.rows} rows of log has a reward"
                 raise DataError(none if self.rows else "log is empty: it has no rows", code="no-rows", argument="log")
+            require_scale((self.lowest, self.highest), "evaluation of a log", error=DataError)
         except BaseException:
             self.close()
             raise
@@ -256,6 +257,7 @@ class BanditLog:
         if len(ends) != 2 or not 0.0 < ends[1] - ends[0] < np.inf:
             message = f"reward_range must be the lowest and the highest possible reward, got {given!r}"
             raise ParameterError(message, code="wrong-range", argument="reward_range", value=given)
+        require_scale(ends, "evaluation of a log", error=ParameterError)
         low, high = ends
         if self.lowest < low or self.highest > high:
             message = f"rewards go from {self.lowest} to {self.highest}, beyond reward_range {(low, high)}"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._support.checks import open_probability, whole_number
+from .._support.checks import open_probability, require_scale, whole_number
 from .._support.intervals import normal_half_width
 from ..data.source import TableSource
 from ..display.figures import off_policy as figures
@@ -218,6 +218,7 @@ def _read(log: TableLike, names: dict[str, str]) -> dict[str, Any]:
         cells[name] = numbers
     if not len(cells["reward"]):
         raise DataError("log is empty: it has no rows", code="no-rows", argument="log")
+    require_scale(cells["reward"], "evaluation of a log", error=DataError)
     cells.setdefault("propensity_at_position", cells["propensity"])
     cells.setdefault("target_at_position", cells["target"])
     return cells

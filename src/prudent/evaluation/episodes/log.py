@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._support.checks import items_of, one_of, whole_number
+from ..._support.checks import items_of, one_of, require_scale, whole_number
 from ...data.columns import TableColumns, as_column, synonyms
 from ...data.feature_columns import feature_of
 from ...data.flow import Episodes, Passage, outcomes_of
@@ -191,6 +191,7 @@ def read_episodes(
     idle = is_missing(held["action"])
     reward = held.numbers("reward", where=~idle)
     held.refuse(abs(np.where(idle, 0.0, reward)) > LARGEST, "reward", f"at most {LARGEST:g}", "value-range")
+    require_scale(reward[~idle], "evaluation of a log", error=DataError)
     names = None if states is None and "state" not in held else _state_cells(held, source, states)
     following = _following(held, names, order, code)
     ends = _ends(terminal, following)
