@@ -160,7 +160,7 @@ def cvar_clipped_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> Flo
     out = np.empty(mean.shape)
     flat = [np.array(row).reshape(-1) for row in (mean, sd, tail, normal_tail(tail)[0])]
     _clipped_cvars(flat[0], flat[1], flat[2], flat[3], out.reshape(-1))
-    return np.where(sign > 0.0, out, 1.0 - out)[()]
+    return np.where(sign > 0.0, out, 1.0 - out)[()] + 0.0  # no minus zero
 
 
 @kernel
