@@ -600,6 +600,11 @@ def adapted(chance=0.5):
     return simulation.adapt_bandit(Learner(chance), ["a", "b"], rng=1)
 
 
+def stepped(env):
+    env.reset(seed=1)
+    return env.step(-(10**30))
+
+
 def checked_log(**columns):
     return pr.LinearBandit(["a", "b"], 2, rng=1).check(PULLS | columns)
 
@@ -655,6 +660,8 @@ def entries(**given):
         (ParameterError, "unknown-state", lambda: agents.ModelSamplingAgent(MODEL, draws=4).act(0.5)),
         (ParameterError, "unknown-action", lambda: agents.ModelSamplingAgent(MODEL, draws=4).observe(0, -1e273, 1)),
         (ParameterError, "unknown-state", lambda: agents.ModelSamplingAgent(MODEL, draws=4).observe(0, 1, [1])),
+        (ParameterError, "inadmissible-action", lambda: stepped(pr.envs.TabularEnv(LAKE))),
+        (ParameterError, "unknown-arm", lambda: stepped(pr.envs.LinearBanditGym(pr.envs.gaussian_bandit(3)))),
         (DataError, "negative", lambda: adapted(-0.5).propensities([1.0])),
         (DataError, "not-numbers", lambda: adapted("often").propensities([1.0])),
         (DataError, "wrong-shape", lambda: adapted().propensities(1.0)),
