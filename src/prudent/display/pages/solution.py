@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ..._support.output import table_text
 from ..figures.base import Figure
 from ..words import number, plural
 from .frame import Part, attachment, document, figure_html, folded, framed, paragraphs
@@ -71,7 +72,7 @@ def render(
     shown = _table(table, unit).html()
     rows = plural(len(table), "row")
     do = (f"<ol>{rules}</ol>" if rules else "") + (shown if len(table) <= OPEN_ROWS else folded(f"All {rows}", shown))
-    comma = table.to_csv(index=False)
+    comma = table_text(table)
     files = ""
     if len(comma) + len(text) <= LARGEST_FILES:
         links = (
