@@ -112,9 +112,9 @@ def _draw(data: xarray.Dataset, folder: Path) -> None:
     from ..reproduction.report.figures import KINDS
     from ..reproduction.sweeps import metric_of
 
+    metric = metric_of(data)
     shown = {axis: [visible(str(name)) for name in data[axis].values] for axis in ("environment", "agent")}
     data = data.assign_coords({axis: (axis, names) for axis, names in shown.items()})
-    metric = metric_of(data)
     along = data[metric].dims[-1]
     runs = data[[metric]].drop_vars(["seed", "replication"])
     runs = runs.stack(run=("seed", "replication"), create_index=False).rename(run="replication")
