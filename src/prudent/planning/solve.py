@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
@@ -342,7 +343,10 @@ def _run(
     problem = given if isinstance(given, PlanningProblem) else KnownProblem(given)
     unknown = [name for name in keywords if name not in SolverKeywords.__annotations__]
     if unknown:
-        raise TypeError(f"{'evaluate' if policy is not None else 'solve'}() got an unexpected argument {unknown[0]!r}")
+        name, taken = ("solve", ControlKeywords) if policy is None else ("evaluate", SolveKeywords)
+        close = get_close_matches(unknown[0], taken.__annotations__, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise TypeError(f"{name}() got an unexpected argument {unknown[0]!r}{hint}")
     exclude, baseline, min_visits, epsilon = closeness
     full = problem
     if exclude is not None:
