@@ -121,12 +121,15 @@ def student_from_log_survival(log_survival: float, freedom: float) -> float:
 
 
 def student_shortfall(alpha: float, freedom: Any) -> Any:
-    """Return minus CVaR_alpha of Student's t: (v + q^2) / (v - 1) f(q) / (1 - alpha), q the quantile at 1 - alpha."""
+    """Return minus CVaR_alpha of Student's t: (v + q^2) / (v - 1) f(q) / (1 - alpha), q the quantile at 1 - alpha.
+
+    With the density f(q) = C (1 + q^2 / v)^(-(v + 1) / 2) the first factors are v C (1 + q^2 / v)^(-(v - 1) / 2).
+    """
     from scipy.special import stdtrit
 
     if alpha == 0.0:
         return np.zeros(np.shape(freedom))
-    quantile = stdtrit(freedom, 1.0 - alpha)
+    quantile = stdtrit(freedom, alpha)  # that of the other tail, which has digits however small alpha is
     constant = np.vectorize(student_log_constant, otypes=[np.float64])(freedom)
-    density = np.exp(constant - 0.5 * (freedom + 1.0) * np.log1p(quantile**2 / freedom))
-    return (freedom + quantile**2) / (freedom - 1.0) * density / (1.0 - alpha)
+    wide = np.log(np.hypot(1.0, quantile / np.sqrt(freedom)))
+    return freedom / (freedom - 1.0) * np.exp(constant - (freedom - 1.0) * wide) / (1.0 - alpha)

@@ -262,7 +262,8 @@ class ArmBelief(Belief):
         done = learn_one(self._handle, point, row, reward, weight)
         if done == NOT_YET:
             contexts = np.concatenate([np.ones(int(self.intercept)), point])[np.newaxis]
-            self.learn(contexts, np.array([row], dtype=np.int64), np.array([reward]), np.array([weight]))
+            numbers = np.array([row], dtype=np.int64), np.array([reward]), np.array([weight])
+            ArmBelief.learn(self, contexts, *numbers)  # terms are there already
             return True
         return done == LEARNED
 
@@ -320,7 +321,7 @@ class ArmBelief(Belief):
         everything = rows is None or self.table.kind == BY_ARM  # the noise of each arm depends on that of all
         own: Any = slice(None) if everything else rows
         fields, shared = self._fields()
-        kept, were = [field[own].copy() for field in fields], [field.copy() for field in shared]
+        kept, were, priors = [field[own].copy() for field in fields], [field.copy() for field in shared], self.priors
         try:
             with np.errstate(all="ignore"):
                 yield
@@ -333,6 +334,7 @@ class ArmBelief(Belief):
                 field[own] = was
             for field, was in zip(shared, were, strict=True):
                 field[:] = was
+            self.priors = priors
             self._put_back()
             if isinstance(error, np.linalg.LinAlgError):
                 message = f"context has features that cannot be told apart in double precision ({error}): scale them"

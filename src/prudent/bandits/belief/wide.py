@@ -18,7 +18,7 @@ import numpy as np
 
 from ..._support.checks import FloatArray, IntArray
 from ..._support.state import Arrays
-from ...errors import ParameterError
+from ...errors import DataError, ParameterError
 from ..kernels import layout as col
 from ..kernels.layout import arms_of, replace_arrays
 from ..kernels.step import usable
@@ -178,10 +178,16 @@ class WideArms(GaussianArms):
             terms = found_terms(kept.points, kept.rows, kept.rewards, kept.weights, self.intercept)
         if not terms.size and not self.terms.size:
             return
+        before = self.terms, self.priors, self.table
         tries = self.table.marks[:, col.TRIES].copy()
         self._take(terms)
         contexts = np.concatenate([np.ones((len(kept.rows), int(self.intercept))), kept.points], axis=1)
-        super().learn(self.design(contexts), kept.rows, kept.rewards, kept.weights)
+        try:
+            super().learn(self.design(contexts), kept.rows, kept.rewards, kept.weights)
+        except DataError:  # the rows together are out of range with these terms: what was learned stays
+            self.terms, self.priors, self.table = before
+            self.use(self._used)
+            return
         self.table.marks[:, col.TRIES] = np.maximum(tries, self.table.marks[:, col.PULLS])
 
     def _take(self, terms: Terms) -> None:
