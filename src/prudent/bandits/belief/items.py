@@ -45,7 +45,7 @@ _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so t
 NO_ITEMS = np.empty(0, dtype=np.int64)
 
 
-_most = np.maximum.reduce
+_most, _least = np.maximum.reduce, np.minimum.reduce  # sooner than methods
 
 
 class Theta(NamedTuple):
@@ -171,11 +171,14 @@ class ItemBelief(Belief):
             design = self.design(contexts, rows)
             scaled = Design(design.rows, design.shifts, scale * theta.noise * design.spreads)
             return JointLaw(moments, scaled, theta.mean.copy(), scale * theta.noise * theta.root, rule)
-        drawn = np.zeros((4, moments.shape[1]))
-        drawn[:2] = moments
-        drawn[2] = np.nan  # while the noise is unknown the choice is uniform
+        drawn = np.empty((4, moments.shape[1]))
+        drawn[:2], drawn[3] = moments, 0.0
         if theta.noise > 0.0:
-            drawn[2] = scale * np.maximum(moments[1], max(_LEAST_SPREAD * float(np.abs(moments).max()), 1e-300))
+            largest = max(float(_most(moments, axis=None)), -float(_least(moments[0])))
+            np.maximum(moments[1], max(_LEAST_SPREAD * largest, 1e-300), out=drawn[2])
+            drawn[2] *= scale
+        else:
+            drawn[2] = np.nan  # the choice is uniform
         return NormalLaw(drawn, rule, sort=True)
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
@@ -451,7 +454,10 @@ class GaussianItems(ItemBelief):
         moments = np.empty((2, len(features)))
         items = (rows if self.offsets else NO_ITEMS, self._item_means, self._item_weights, self._offset_precision)
         item_moments(features, self.intercept, *items, self._root, self._mean, moments)
-        moments[1] = self._noise * moments[1] if self._noise > 0.0 else np.inf
+        if self._noise > 0.0:
+            moments[1] *= self._noise
+        else:
+            moments[1] = np.inf
         return moments
 
     def design(self, features: FloatArray, rows: IntArray) -> Design:
