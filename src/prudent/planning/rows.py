@@ -241,9 +241,19 @@ def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign,
             row = theta[slot + (j - begin)]
             for i in range(np.uint64(n)):
                 z[i] += row[i] * y
-        for i in range(np.uint64(n)):
-            index = i if z[i] < low else index
-            low = min(low, z[i])
+        count, four = np.uint64(n), np.uint64(4)
+        least, other = np.inf, np.inf  # of every other draw: a chain of comparisons is what takes the time
+        third, fourth = np.inf, np.inf
+        whole = count - count % four
+        for i in range(none, whole, four):
+            least, other = min(least, z[i]), min(other, z[i + one])
+            third, fourth = min(third, z[i + two]), min(fourth, z[i + two + one])
+        for i in range(whole, count):
+            least = min(least, z[i])
+        low = min(min(least, other), min(third, fourth))
+        while index < count and z[index] != low:
+            index += one
+        index = index if index < count else none
     return low, index
 
 
