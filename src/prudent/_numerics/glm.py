@@ -32,8 +32,8 @@ import numpy as np
 from .._support.checks import FloatArray
 from .._support.progress import Progress
 from ..errors import PosteriorError
-from .compile import kernel
-from .least_squares import add_term
+from .compile import kernel, lean
+from .least_squares import lower_products
 
 ODDS, COUNTS = 0, 1  # the links: logit for Bernoulli rewards, log for counts
 _FAR = 750.0  # exp underflows or overflows beyond this score
@@ -54,7 +54,7 @@ _LOGISTIC_NODES = _STEP * np.arange(-160, 161, dtype=np.float64)
 # -- one reward and one score ------------------------------------------------------------------------------
 
 
-@kernel
+@lean
 def reward_at(link: int, score: float) -> tuple[float, float]:
     """Return the mean reward mu and its slope mu' at a score."""
     if link == COUNTS:
@@ -65,7 +65,7 @@ def reward_at(link: int, score: float) -> tuple[float, float]:
     return (share if score >= 0.0 else odds * share), odds * share * share
 
 
-@kernel
+@lean
 def _surplus(link: int, reward: float, score: float) -> float:
     """Return the residual y - mu(eta), without cancellation for rewards 0 and 1."""
     if link == COUNTS:
@@ -73,7 +73,7 @@ def _surplus(link: int, reward: float, score: float) -> float:
     return reward_at(link, -score)[0] if reward > 0.5 else -reward_at(link, score)[0]
 
 
-@kernel
+@lean
 def seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
     """Return (mu(f + d) - mu(f)) / mu'(f) and its derivative in d, for f = ``centre`` and d = ``move``."""
     if link == COUNTS:
@@ -87,7 +87,7 @@ def seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
     return math.expm1(move) / base, math.exp(move) / base / base
 
 
-@kernel
+@lean
 def learn_score(
     link: int, centre: float, variance: float, widest: float, reward: float, share: float
 ) -> tuple[float, float]:
@@ -132,36 +132,73 @@ def learn_score(
 # -- online ------------------------------------------------------------------------------------------------
 
 
-@kernel
+@lean
 def absorb(root: FloatArray, mean: FloatArray, weight: float, pull: float, scratch: FloatArray) -> None:
     """Add ``weight`` s s' to V, given by its ``root`` [D,D], and ``pull`` V^-1 s with the old V to the mean.
 
-    ``scratch`` [2,D] holds root s in its first row.
+    ``scratch`` [2,D] holds root s in its first row. Rows of the root go by twos: what they share is read once.
     """
     turned, carried = scratch[0], scratch[1]
     carried[:] = 0.0
-    total = 1.0
-    for i in range(mean.shape[0]):
-        part = turned[i]
+    total, dim = 1.0, mean.shape[0]
+    for i in range(0, dim - 1, 2):
+        part, other = turned[i], turned[i + 1]
         before = math.sqrt(total)
         total += weight * part * part
         after = math.sqrt(total)
-        keep, take = before / after, weight * part / (before * after)
+        keep, take, move = before / after, weight * part / (before * after), pull * part
+        total += weight * other * other
+        last = math.sqrt(total)
+        keep_other, take_other, move_other = after / last, weight * other / (after * last), pull * other
+        row, below = root[i], root[i + 1]
         for j in range(i + 1):
-            entry = root[i, j]
-            mean[j] += pull * part * entry
-            root[i, j] = keep * entry - take * carried[j]
-            carried[j] += part * entry
+            entry, entry_below, sum_so_far = row[j], below[j], carried[j]
+            mean[j] = (mean[j] + move * entry) + move_other * entry_below
+            row[j] = keep * entry - take * sum_so_far
+            sum_so_far += part * entry
+            below[j] = keep_other * entry_below - take_other * sum_so_far
+            carried[j] = sum_so_far + other * entry_below
+        entry = below[i + 1]
+        mean[i + 1] += move_other * entry
+        below[i + 1] = keep_other * entry - take_other * carried[i + 1]
+        carried[i + 1] += other * entry
+    if dim % 2 == 1:
+        part, row = turned[dim - 1], root[dim - 1]
+        before = math.sqrt(total)
+        total += weight * part * part
+        after = math.sqrt(total)
+        keep, take, move = before / after, weight * part / (before * after), pull * part
+        for j in range(dim):
+            entry = row[j]
+            mean[j] += move * entry
+            row[j] = keep * entry - take * carried[j]
 
 
-@kernel
-def _add(gram: FloatArray, i: int, j: int, term: float) -> None:
-    """Add a term to a symmetric pair of entries, with its rounding error."""
-    add_term(gram, i, j, term)
-    gram[0, j, i], gram[1, j, i] = gram[0, i, j], gram[1, i, j]
+@lean
+def _add_outer(gram: FloatArray, weight: float, target: float, context: FloatArray) -> None:
+    """Add ``weight`` s s' and ``target`` s', with their rounding errors, to the lower triangle of ``gram``."""
+    dim = context.shape[0]
+    for i in range(dim + 1):
+        left = weight * context[i] if i < dim else target
+        sums, lost = gram[0, i], gram[1, i]
+        for j in range(min(i + 1, dim)):  # without calls: that becomes vector code
+            before, term = sums[j], left * context[j]
+            total = before + term
+            back = total - before
+            sums[j] = total
+            lost[j] += (before - (total - back)) + (term - back)
 
 
-@kernel
+@lean
+def mirror(gram: FloatArray) -> None:
+    """Write the lower triangle of ``gram`` [2,D+1,D+1] over the upper one."""
+    for part in range(2):
+        for i in range(1, gram.shape[1]):
+            for j in range(i):
+                gram[part, j, i] = gram[part, i, j]
+
+
+@lean
 def learn_reward(
     link: int,
     prior_root: FloatArray,
@@ -175,20 +212,17 @@ def learn_reward(
 ) -> bool:
     """Update ``gram`` [2,D+1,D+1], ``root`` [D,D] and ``mean`` [D] with one reward, in place and in O(D^2).
 
-    The reward has the weight ``share``. The sums hold V - P and b; their last diagonal entry is not used. ``scratch``
-    is [2,D]. Returns False, and changes nothing, if the squares of the sums would overflow.
+    The reward has the weight ``share``. The sums hold V - P and b; their last diagonal entry is not used. Only their
+    lower triangle is written: ``mirror`` does the rest. ``scratch`` is [2,D]. Returns False, and changes nothing, if
+    the squares of the sums would overflow.
     """
-    dim = mean.shape[0]
     centre, variance, widest, largest = 0.0, 0.0, 0.0, 0.0
-    for i in range(dim):
-        part, before = 0.0, 0.0
-        for j in range(i + 1):
-            part += root[i, j] * context[j]
-            before += prior_root[i, j] * context[j]
-        scratch[0, i] = part
-        widest += before * before
+    lower_products(root, context, scratch[0])
+    lower_products(prior_root, context, scratch[1])
+    for i in range(mean.shape[0]):
+        widest += scratch[1, i] * scratch[1, i]
         centre += mean[i] * context[i]
-        variance += part * part
+        variance += scratch[0, i] * scratch[0, i]
         largest = max(largest, abs(context[i]))
     if variance == 0.0:  # a context of zeros
         return True
@@ -199,10 +233,7 @@ def learn_reward(
     if not (abs(weight) * largest * largest <= _LARGEST and abs(target) * largest <= _LARGEST and variance <= _LARGEST):
         return False
     absorb(root, mean, weight, pull, scratch)
-    for i in range(dim):
-        for j in range(i + 1):
-            _add(gram, i, j, weight * context[i] * context[j])
-        _add(gram, dim, i, target * context[i])
+    _add_outer(gram, weight, target, context)
     return True
 
 
@@ -218,10 +249,13 @@ def learn_rewards(
 ) -> int:
     """Learn rewards [T] in contexts [T,D], in order; return how many were learned before one was refused."""
     scratch = np.empty((2, mean.shape[0]))
-    for t in range(rewards.shape[0]):
-        if not learn_reward(link, prior_root, gram, root, mean, contexts[t], rewards[t], 1.0, scratch):
-            return t
-    return rewards.shape[0]
+    learned = 0
+    while learned < rewards.shape[0] and learn_reward(
+        link, prior_root, gram, root, mean, contexts[learned], rewards[learned], 1.0, scratch
+    ):
+        learned += 1
+    mirror(gram)
+    return learned
 
 
 # -- batch -------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from .base import (
     Belief,
     Match,
     all_usable,
+    largest_of,
     longer,
     prior_variances,
     require_arrays,
@@ -43,9 +44,6 @@ from .base import (
 _MOST_ABSORBED = 1000  # rewards after which the root of many features is solved again
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
 NO_ITEMS = np.empty(0, dtype=np.int64)
-
-
-_most, _least = np.maximum.reduce, np.minimum.reduce  # sooner than methods
 
 
 class Theta(NamedTuple):
@@ -174,8 +172,7 @@ class ItemBelief(Belief):
         drawn = np.empty((4, moments.shape[1]))
         drawn[:2], drawn[3] = moments, 0.0
         if theta.noise > 0.0:
-            largest = max(float(_most(moments, axis=None)), -float(_least(moments[0])))
-            np.maximum(moments[1], max(_LEAST_SPREAD * largest, 1e-300), out=drawn[2])
+            np.maximum(moments[1], max(_LEAST_SPREAD * largest_of(moments), 1e-300), out=drawn[2])
             drawn[2] *= scale
         else:
             drawn[2] = np.nan  # the choice is uniform
@@ -287,9 +284,9 @@ class GaussianItems(ItemBelief):
 
     def may_overflow(self, contexts: FloatArray) -> bool:
         """Return whether scores may not be finite; see ``Belief.may_overflow``. Such contexts are checked to learn."""
-        largest = _most(np.abs(contexts), axis=None) if contexts.size else 0.0
+        largest = largest_of(contexts) if contexts.size else 0.0
         if self._item_means.size:
-            largest = max(largest, _most(np.abs(self._item_means), axis=None))
+            largest = max(largest, largest_of(self._item_means))
         return bool(largest * largest > self._wide)
 
     @contextmanager

@@ -29,7 +29,8 @@ import numpy as np
 
 from ..._numerics.compensated import two_product, two_sum
 from ..._numerics.compile import kernel
-from ..._numerics.least_squares import lower_products
+from ..._numerics.copying import put_columns
+from ..._numerics.least_squares import add_products, lower_products
 from ..._numerics.order_statistics import lowest_normals_into
 from ..._support.checks import FloatArray, IntArray
 
@@ -102,7 +103,7 @@ def item_moments(
     tiled = dim // 4 * 4
     for start in range(0, items, width):
         size = min(width, items - start)
-        _transpose(features[start : start + size], columns[first:])
+        put_columns(columns[first:], features[start : start + size])
         centre[:] = 0.0
         square[:] = 0.0
         if q > 0.0:
@@ -114,21 +115,11 @@ def item_moments(
                     centre[t] = means[place, dim]
                     for j in range(dim):
                         columns[j, t] -= means[place, j]
-        for i in range(0, tiled, 4):  # four rows of the root by four columns: 16 products for 8 numbers read
+        for i in range(0, tiled, 4):
             parts[:] = 0.0
             a, b, c, d = root[i], root[i + 1], root[i + 2], root[i + 3]
             for j in range(0, i + 4, 4):  # zeros stand above the diagonal
-                a0, a1, a2, a3 = a[j], a[j + 1], a[j + 2], a[j + 3]
-                b0, b1, b2, b3 = b[j], b[j + 1], b[j + 2], b[j + 3]
-                c0, c1, c2, c3 = c[j], c[j + 1], c[j + 2], c[j + 3]
-                d0, d1, d2, d3 = d[j], d[j + 1], d[j + 2], d[j + 3]
-                one, two, three, four = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
-                for t in range(width):
-                    w, x, y, z = one[t], two[t], three[t], four[t]
-                    part[t] = part[t] + a0 * w + a1 * x + a2 * y + a3 * z
-                    part_b[t] = part_b[t] + b0 * w + b1 * x + b2 * y + b3 * z
-                    part_c[t] = part_c[t] + c0 * w + c1 * x + c2 * y + c3 * z
-                    part_d[t] = part_d[t] + d0 * w + d1 * x + d2 * y + d3 * z
+                add_products(part, part_b, part_c, part_d, a, b, c, d, j, columns)
             one, two, three, four = columns[i], columns[i + 1], columns[i + 2], columns[i + 3]
             a0, a1, a2, a3 = mean[i], mean[i + 1], mean[i + 2], mean[i + 3]
             for t in range(width):
@@ -148,23 +139,6 @@ def item_moments(
         for t in range(size):
             moments[0, start + t] = centre[t]
             moments[1, start + t] = math.sqrt(square[t])
-
-
-@kernel
-def _transpose(rows: FloatArray, columns: FloatArray) -> None:
-    """Write ``rows`` [T,D] into the first T of ``columns`` [D,W], eight rows at a time."""
-    count, dim = rows.shape
-    whole = count // 8 * 8
-    for t in range(0, whole, 8):
-        a, b, c, d = rows[t], rows[t + 1], rows[t + 2], rows[t + 3]
-        e, f, g, h = rows[t + 4], rows[t + 5], rows[t + 6], rows[t + 7]
-        for j in range(dim):
-            column = columns[j]
-            column[t], column[t + 1], column[t + 2], column[t + 3] = a[j], b[j], c[j], d[j]
-            column[t + 4], column[t + 5], column[t + 6], column[t + 7] = e[j], f[j], g[j], h[j]
-    for t in range(whole, count):
-        for j in range(dim):
-            columns[j, t] = rows[t, j]
 
 
 @kernel
