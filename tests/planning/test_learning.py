@@ -175,6 +175,15 @@ def test_terminal_states_end_the_plan():
     assert plan.action_shares.sum(axis=1) == pytest.approx([1.0, 1.0, 0.5], abs=1e-12)
 
 
+def test_a_plan_may_be_over_before_its_horizon():
+    """Both states end after a step: the later times have no node."""
+    model = pr.UncertainMDP([[0], [1]], [[[-2, -2]], [[-2, -2]]], [[[1.0, 3.0]], [[0.0, 2.0]]], discount=0.5)
+    plan = pr.BayesianRiskMDP(model, [[1, 3], [1, 1]], 0.0).solve(horizon=5, learning=True)
+    assert plan.value == pytest.approx([2.5, 1.0], abs=1e-12)
+    assert plan.action_shares[:, 0] == pytest.approx([1.0, 0.0, 0.0, 0.0, 0.0], abs=1e-12)
+    assert plan.to_xarray().sizes["node"] == plan.nodes == 2
+
+
 # -- what a plan can do ------------------------------------------------------------------------------------
 
 

@@ -616,6 +616,5 @@ def _shares(
         likely = chance[:, None] * counts / counts.sum(axis=1, keepdims=True)
         child = layer.child[row]
         size = layers[time + 1].code.size if time + 1 < len(layers) else 0
-        if size:
-            chance = np.bincount(child[child >= 0], likely[child >= 0], size).astype(np.float64)
+        chance = np.bincount(child[child >= 0], likely[child >= 0], size).astype(np.float64)
     return shares
