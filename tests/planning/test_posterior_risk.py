@@ -282,6 +282,7 @@ def test_a_profile_says_that_a_policy_beats_its_recommended_level(seed):
         pr.risk_profile(model, posterior, 0.0, "choose", 100, seed, horizon=9, best_tail=True)
 
 
+@pytest.mark.filterwarnings("ignore::prudent.errors.CautionWarning")
 @pytest.mark.parametrize("seeds", [range(6), pytest.param(range(20), marks=pytest.mark.slow)], ids=["few", "many"])
 def test_the_recommendation_of_a_small_model_does_not_depend_on_the_seed(seeds):
     """With 500 draws half of the seeds recommend another level; with those that small models have by default none."""
