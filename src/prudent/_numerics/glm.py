@@ -55,36 +55,36 @@ _LOGISTIC_NODES = _STEP * np.arange(-160, 161, dtype=np.float64)
 
 
 @lean
-def reward_at(link: int, score: float) -> tuple[float, float]:
-    """Return the mean reward mu and its slope mu' at a score."""
+def _rewards_at(link: int, reward: float, score: float) -> tuple[float, float, float]:
+    """Return the residual y - mu, without cancellation for rewards 0 and 1, mu and its slope mu' at a score."""
     if link == COUNTS:
         rate = math.exp(score)
-        return rate, rate
+        return reward - rate, rate, rate
     odds = math.exp(-abs(score))
-    share = 1.0 / (1.0 + odds)
-    return (share if score >= 0.0 else odds * share), odds * share * share
-
-
-@lean
-def _surplus(link: int, reward: float, score: float) -> float:
-    """Return the residual y - mu(eta), without cancellation for rewards 0 and 1."""
-    if link == COUNTS:
-        return reward - math.exp(score)
-    return reward_at(link, -score)[0] if reward > 0.5 else -reward_at(link, score)[0]
+    likely = 1.0 / (1.0 + odds)
+    rare, slope = odds * likely, odds * likely * likely
+    mean, miss = (likely, rare) if score > 0.0 else (rare, likely)
+    return miss if reward > 0.5 else -mean, mean, slope
 
 
 @lean
 def seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
     """Return (mu(f + d) - mu(f)) / mu'(f) and its derivative in d, for f = ``centre`` and d = ``move``."""
+    return _seen(link, _rewards_at(link, 0.0, centre)[1], move)
+
+
+@lean
+def _seen(link: int, chance: float, move: float) -> tuple[float, float]:
+    """Do the same, given mu(f)."""
     if link == COUNTS:
         return math.expm1(move), math.exp(move)
-    chance = reward_at(link, centre)[0]
     if move > 0.0:  # as below, with both fractions divided by exp(move): it may overflow
-        shrunk = math.exp(-move)
-        base = shrunk - chance * math.expm1(-move)
-        return -math.expm1(-move) / base, shrunk / base / base
-    base = 1.0 + chance * math.expm1(move)
-    return math.expm1(move) / base, math.exp(move) / base / base
+        shrunk, less = math.exp(-move), math.expm1(-move)
+        base = shrunk - chance * less
+        return -less / base, shrunk / base / base
+    more = math.expm1(move)
+    base = 1.0 + chance * more
+    return more / base, math.exp(move) / base / base
 
 
 @lean
@@ -96,9 +96,10 @@ def learn_score(
     ``centre`` and ``variance`` are the mean and variance of the score before the reward, ``widest`` is its prior
     variance. The reward has the weight ``share``, which is 1 unless rewards are discounted by age.
     """
-    first = share * _surplus(link, reward, centre)
+    gap, chance, slope = _rewards_at(link, reward, centre)
+    first = share * gap
     if first == 0.0:
-        return 0.0, share * reward_at(link, centre)[1]
+        return 0.0, share * slope
     prior = 1.0 / widest
     seen = max(1.0 / variance - prior, 0.0)
     far = abs(centre) + _FAR  # mu is constant beyond
@@ -108,24 +109,25 @@ def learn_score(
         low, high = max(widest * first, -far), 0.0
     move, last = 0.0, high - low
     for _ in range(200):  # Newton's method, with bisection if it leaves the bracket or converges slowly
-        shift, slope = seen_before(link, centre, move) if seen > 0.0 else (0.0, 0.0)
-        gap = move * prior + seen * shift - share * _surplus(link, reward, centre + move)
+        shift, rise = _seen(link, chance, move) if seen > 0.0 else (0.0, 0.0)
+        left, _, slope = _rewards_at(link, reward, centre + move)
+        gap = move * prior + seen * shift - share * left
         if gap == 0.0:
             break
         if gap > 0.0:
             high = move
         else:
             low = move
-        following = move - gap / (prior + seen * slope + share * reward_at(link, centre + move)[1])
+        following = move - gap / (prior + seen * rise + share * slope)
         if not (low <= following <= high and abs(following - move) <= 0.5 * last):
             following = 0.5 * (low + high)
         last = abs(following - move)
         move = following
         if last <= 2e-16 * max(1.0, abs(move)):
             break
-    precision = prior + share * reward_at(link, centre + move)[1]
+    precision = prior + share * _rewards_at(link, reward, centre + move)[2]
     if seen > 0.0:
-        precision += seen * seen_before(link, centre, move)[1]
+        precision += seen * _seen(link, chance, move)[1]
     return move, precision - 1.0 / variance
 
 

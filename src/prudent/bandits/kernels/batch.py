@@ -45,7 +45,7 @@ class SingleScreen(NamedTuple):
     """The posteriors of k arms in single precision, in units of one sd, and bounds that hold in spite of rounding."""
 
     terms: SingleArray  # [k,D,D] lower triangles of V^-1, scaled to a largest row sum of 1, off the diagonal twice
-    centres: SingleArray  # [k,D] thetas; k and D are rounded up to multiples of four here, with zeros
+    centres: SingleArray  # [k,D] thetas; k is rounded up to a multiple of 2 here and D of 4, with zeros
     spreads: SingleArray  # [k] factors of the sds
     below: SingleArray  # [k,bins] bounds of the screen's bins
     above: SingleArray  # [k,bins]
@@ -296,9 +296,9 @@ def _prepare_screen(
     size = eligible.shape[0]
     pairs = dim * (dim + 1) // 2
     bins = screen.shape[0] - 1
-    fours, wide = (size + 3) // 4 * 4, (dim + 3) // 4 * 4
-    terms = np.zeros((fours, wide, wide), dtype=np.float32)
-    centres = np.zeros((fours, wide), dtype=np.float32)
+    twos, wide = (size + 1) // 2 * 2, (dim + 3) // 4 * 4
+    terms = np.zeros((twos, wide, wide), dtype=np.float32)
+    centres = np.zeros((twos, wide), dtype=np.float32)
     spreads = np.empty(size, dtype=np.float32)
     below = np.empty((size, bins), dtype=np.float32)
     above = np.empty((size, bins), dtype=np.float32)
@@ -361,13 +361,11 @@ def _single_moments(screen_fields: tuple[Any, ...], contexts: FloatArray, moment
     screen = SingleScreen(*screen_fields)
     size, dim = contexts.shape
     terms, thetas, spreads = screen.terms, screen.centres, screen.spreads
-    groups, wide = thetas.shape
+    twos, wide = thetas.shape
     columns, norms = np.zeros((wide, _BLOCK), dtype=np.float32), np.empty(_BLOCK, dtype=np.float32)
-    parts, squares = np.empty((4, _BLOCK), dtype=np.float32), np.empty((4, _BLOCK), dtype=np.float32)
-    centres = np.empty((4, _BLOCK), dtype=np.float32)
+    parts, squares = np.empty((4, _BLOCK), dtype=np.float32), np.empty((2, _BLOCK), dtype=np.float32)
     part, part_b, part_c, part_d = parts[0], parts[1], parts[2], parts[3]
-    square, square_b, square_c, square_d = squares[0], squares[1], squares[2], squares[3]
-    first, second, third, fourth = centres[0], centres[1], centres[2], centres[3]
+    square, square_b = squares[0], squares[1]
     for begin in range(0, size, _BLOCK):
         width = min(_BLOCK, size - begin)
         put_columns(columns, contexts[begin : begin + width])
@@ -378,31 +376,30 @@ def _single_moments(screen_fields: tuple[Any, ...], contexts: FloatArray, moment
                 norms[t] += column[t] * column[t]
         for t in range(_BLOCK):
             norms[t] = 0.0 if _LEAST_SQUARE <= norms[t] <= _LARGEST_SQUARE else np.nan
-        for k in range(0, groups, 4):
-            centres[:] = 0.0
+        for k in range(0, twos, 2):
             squares[:] = 0.0
-            a, b, c, d = thetas[k], thetas[k + 1], thetas[k + 2], thetas[k + 3]
-            for j in range(0, wide, 4):
-                add_products(first, second, third, fourth, a, b, c, d, j, columns)
-            for i in range(dim):
+            for i in range(0, dim, 2):  # two rows of two arms at a time
                 parts[:] = 0.0
-                a, b, c, d = terms[k, i], terms[k + 1, i], terms[k + 2, i], terms[k + 3, i]
-                for j in range(0, i + 1, 4):
+                a, b, c, d = terms[k, i], terms[k + 1, i], terms[k, i + 1], terms[k + 1, i + 1]
+                for j in range(0, i + 2, 4):
                     add_products(part, part_b, part_c, part_d, a, b, c, d, j, columns)
-                column = columns[i]
+                column, following = columns[i], columns[i + 1]
                 for t in range(_BLOCK):
-                    x = column[t]
-                    square[t] += part[t] * x
-                    square_b[t] += part_b[t] * x
-                    square_c[t] += part_c[t] * x
-                    square_d[t] += part_d[t] * x
-            for own in range(min(4, spreads.shape[0] - k)):
+                    x, y = column[t], following[t]
+                    square[t] += part[t] * x + part_c[t] * y
+                    square_b[t] += part_b[t] * x + part_d[t] * y
+            for own in range(min(2, spreads.shape[0] - k)):
                 mean, sd = moments[0, k + own, begin:], moments[1, k + own, begin:]
-                spread, centre, width_of = spreads[k + own], centres[own], squares[own]
+                theta, spread, length = thetas[k + own], spreads[k + own], squares[own]
                 for t in range(width):
-                    mean[t] = centre[t] + norms[t]
+                    mean[t] = norms[t]
+                for j in range(0, wide, 4):
+                    w, x, y, z = theta[j], theta[j + 1], theta[j + 2], theta[j + 3]
+                    one, two, three, four = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
+                    for t in range(width):
+                        mean[t] = mean[t] + w * one[t] + x * two[t] + y * three[t] + z * four[t]
                 for t in range(width):
-                    sd[t] = spread * np.sqrt(width_of[t])
+                    sd[t] = spread * np.sqrt(length[t])
 
 
 @kernel
