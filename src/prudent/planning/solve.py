@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
@@ -94,10 +95,10 @@ def solve(
         What states are worth after the horizon: values for all states, one number, or a mapping, which leaves the
         states that it does not name as they are: 0, and terminal states what arriving there is worth.
     objective : "average", Entropic, EVaR or PosteriorRisk, optional
-        ``"average"`` is the average reward of a step in a process that runs for ever, whatever the discount of the
-        model: ``Solution.gain``, and the bias of the policy that reaches it. Under a posterior it is the limit of
-        (1 - discount) times the value. Entropic and EVaR are
-        risks of the discounted return to maximise, instead of its mean, in an MDP. The policy depends on time. Without
+        ``"average"`` is the average reward of a step (of a unit of time where steps have durations) in a process that
+        runs for ever, whatever the discount of the model: ``Solution.gain``, and the bias of the policy that reaches
+        it. Under a posterior it is the limit of (1 - discount) times the value. Entropic and EVaR are risks of the
+        discounted return to maximise, instead of its mean, in an MDP. The policy depends on time. Without
         a horizon the return is that of endlessly many steps. Where the model knows the rewards of single transitions
         they are random; a reward [S, A] is taken as certain. For EVaR, the search over beta may by default miss a
         thousandth of the difference between the mean and the worst return. (Under a posterior:
@@ -342,7 +343,10 @@ def _run(
     problem = given if isinstance(given, PlanningProblem) else KnownProblem(given)
     unknown = [name for name in keywords if name not in SolverKeywords.__annotations__]
     if unknown:
-        raise TypeError(f"{'evaluate' if policy is not None else 'solve'}() got an unexpected argument {unknown[0]!r}")
+        name, taken = ("solve", ControlKeywords) if policy is None else ("evaluate", SolveKeywords)
+        close = get_close_matches(unknown[0], taken.__annotations__, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise TypeError(f"{name}() got an unexpected argument {unknown[0]!r}{hint}")
     exclude, baseline, min_visits, epsilon = closeness
     full = problem
     if exclude is not None:

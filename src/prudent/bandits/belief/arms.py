@@ -36,6 +36,7 @@ from .base import (
     Belief,
     Match,
     all_usable,
+    largest_of,
     longer,
     prior_variances,
     require_arrays,
@@ -291,7 +292,7 @@ class ArmBelief(Belief):
     def may_overflow(self, contexts: FloatArray) -> bool:
         """Return whether scores may not be finite; see ``Belief.may_overflow``. Such contexts are checked to learn."""
         least = np.diagonal(self.table.prior, axis1=1, axis2=2).min() * self.table.pool[col.GAIN]
-        return bool(contexts.size) and float(np.abs(contexts).max()) ** 2 > WIDE * float(least)
+        return bool(contexts.size) and largest_of(contexts) ** 2 > WIDE * float(least)
 
     def _fields(self) -> tuple[Any, ...]:
         """Return the arrays of the table that have a row for each arm, and those that have not."""
