@@ -425,6 +425,8 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or begin and end the life of the server."""
+        if scope["type"] == "http" and scope["path"][:1] != "/":  # as of OPTIONS *
+            scope["path"] = f"/{scope['path']}"
         if scope["type"] == "http" and scope["method"] == "POST":
             parts = scope["path"].split("/")
             if len(parts) == 5 and parts[3] and parts[1] == "v1" and parts[2] == "slots":
