@@ -3,6 +3,7 @@
 import json
 import random
 import socket
+from http.client import HTTPResponse
 
 import httpx
 import pytest
@@ -149,11 +150,11 @@ def test_what_is_no_http_is_answered_as_a_problem_too(tmp_path):
         for data in BROKEN:
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
                 connection.sendall(data)
-                head, _, rest = connection.recv(100_000).partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 4"), head
-            assert b"content-type: application/problem+json" in head, head
-            found = json.loads(rest)
-            assert found["status"] == int(head[9:12])
+                answer = HTTPResponse(connection)
+                answer.begin()
+                found = json.loads(answer.read())
+            assert answer.getheader("content-type") == "application/problem+json", data[:50]
+            assert found["status"] == answer.status >= 400
             assert found["code"] in ("not-http", "unknown-path", "wrong-host", "wrong-method")
         assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
     finally:
