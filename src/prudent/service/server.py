@@ -143,15 +143,17 @@ def _log_to_stderr(level: str) -> None:
     logger.setLevel(level.upper())
     below = logging.StreamHandler(sys.stderr)
     below.setFormatter(_Lines())
-    protocol = logging.getLogger("uvicorn.error")
-    protocol.handlers, protocol.propagate = [below], False
-    protocol.setLevel(max(logging.WARNING, logger.level))
+    logging.captureWarnings(True)
+    for name in ("uvicorn.error", "psycopg", "py.warnings"):
+        other = logging.getLogger(name)
+        other.handlers, other.propagate = [below], False
+        other.setLevel(max(logging.WARNING, logger.level))
 
 
 class _Lines(logging.Formatter):
-    """What the HTTP server below says, as lines of JSON."""
+    """What the HTTP server, the driver of the database and warnings say, as lines of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a line."""
-        told = {"time": round(record.created, 3), "server": record.getMessage()[:500]}
+        told = {"time": round(record.created, 3), "from": record.name, "said": record.getMessage()[:500]}
         return json.dumps(told | ({"error": self.formatException(record.exc_info)} if record.exc_info else {}))
