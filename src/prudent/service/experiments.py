@@ -317,6 +317,10 @@ class Experiment:
                 text = f"note must have {state.spec.unit!r}, by which the experiment of this slot divides traffic"
                 found[i] = DataError(text, code="missing-unit", argument="note", expected=state.spec.unit)
                 continue
+            if "experiment" in request["note"]:
+                text = "note has 'experiment', which the experiment of this slot writes itself: use another name"
+                found[i] = DataError(text, code="reserved-name", argument="note", value="experiment")
+                continue
             part = self.part_of(unit)
             by_part.setdefault(part, []).append((i, self._asked(state, part, unit, request)))
         for part, chosen in by_part.items():
