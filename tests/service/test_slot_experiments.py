@@ -72,9 +72,11 @@ def test_traffic_is_divided_by_the_hash_of_the_unit_and_a_larger_ramp_keeps_its_
 
 def test_rewards_find_their_part_and_every_decision_can_be_taken_again(started):
     experiment = started(ExperimentSpec(ramp=0.3, challenger=CHALLENGER, holdout=HoldOut(0.3, {"a": 0.5, "b": 0.5})))
-    found = experiment.decide([*asks(f"u{i}" for i in range(60)), {"note": {}}])
-    with refused(DataError, "missing-unit", argument="note"):
-        raise found.pop()
+    wrong = [{"note": {}}, {"note": {"user": "u1", "experiment": "blue"}}]
+    found = experiment.decide([*asks(f"u{i}" for i in range(60)), *wrong])
+    for code in ("reserved-name", "missing-unit"):
+        with refused(DataError, code, argument="note"):
+            raise found.pop()
     parts = [one.id.partition("~")[0] if "~" in one.id else "champion" for one in found]
     assert set(parts) == {"champion", "challenger", "holdout"}
     for one, part in zip(found, parts, strict=True):

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +16,7 @@ import msgspec
 
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Decision
+from ..bandits.explain import Explanation
 from ..errors import DataError, JournalError, PrudentError, StateFileError
 from ..journal import Journal
 from .bodies import SlotSpec, checked_slot
@@ -43,8 +44,12 @@ class Decider(Protocol):
         """Return the status of each reward, or its error."""
         ...
 
-    def locate(self, id: str) -> tuple[Journal, str]:
-        """Return the journal that has taken a decision, and the id that it has there."""
+    def explain(self, id: str) -> Explanation:
+        """Return why a decision was taken; raise if there is none with this id."""
+        ...
+
+    def rows(self, since: float | None) -> Iterator[dict[str, Any]]:
+        """Iterate over all decisions with their rewards; damaged ones are left out with a warning."""
         ...
 
 
@@ -74,9 +79,13 @@ class JournalDecider:
                 found[i] = status
         return found
 
-    def locate(self, id: str) -> tuple[Journal, str]:
-        """Return the journal that has taken a decision, and the id that it has there."""
-        return self._journal, id
+    def explain(self, id: str) -> Explanation:
+        """Return why a decision was taken; raise if there is none with this id."""
+        return self._journal.explain(id)
+
+    def rows(self, since: float | None) -> Iterator[dict[str, Any]]:
+        """Iterate over all decisions with their rewards; damaged ones are left out with a warning."""
+        return self._journal.rows(since=since, damaged="skip")
 
 
 class Waiting(NamedTuple):
@@ -334,7 +343,7 @@ class Slots:
         free = ("arms", "fallback", "features") if named else ("arms", "fallback")
         for name in SlotSpec.__struct_fields__:
             if name not in free and getattr(old, name) != getattr(spec, name):
-                text = f"slot {row.name!r} exists with another {name}; only {' and '.join(free)} can be changed"
+                text = f"slot {row.name!r} was made with another {name}; only {', '.join(free)} can be changed"
                 raise ServiceError(text, code="slot-exists", slot=row.name, argument=name)
         if isinstance(spec.features, list) and old.features != spec.features:
             self._migrate(self.find(row.name), spec)
