@@ -395,8 +395,8 @@ class Store(Connections):
         Returns the ids of those before which others were dropped, so that their signatures cannot be checked.
         """
         unknown = []
-        for (stream,) in self.fetch("SELECT stream FROM stream ORDER BY stream"):
-            number, before, first = -1, b"", True
+        for (stream,) in self.fetch("SELECT DISTINCT stream FROM decision ORDER BY stream"):
+            number, before, first = -(2**63), b"", True
             while rows := self.fetch(
                 f"SELECT {_DECISION}, checksum, signature FROM decision WHERE stream = ? AND number > ? "
                 "ORDER BY number LIMIT ?",
