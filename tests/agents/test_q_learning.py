@@ -82,8 +82,8 @@ def test_draws_converge_to_the_certified_value_of_their_estimator(rng, risk):
 def test_few_draws_promise_too_much(rng):
     """CVaR of draws is a maximum of means, so that its mean is too high: Q tends to a fixed point above the certified.
 
-    One pull of an arm: the fixed point is the mean of CVaR of four draws, here by 300,000 sets of NumPy. With the rate 1/k
-    Q is the mean of k targets; six standard errors of 3,000 are a false alarm below 1e-8.
+    One pull of an arm: the fixed point is the mean of CVaR of four draws, here by 300,000 sets of NumPy. With the rate
+    1/k Q is the mean of k targets; six standard errors of 3,000 are a false alarm below 1e-8.
     """
     model = pr.UncertainMDP([[0]], [[[0, 0]]], [[[0.0, 1.0]]], discount=0.0)
     sets = np.sort(rng.beta(2.0, 3.0, (300_000, 4)), axis=1)[:, :2].mean(axis=1)
