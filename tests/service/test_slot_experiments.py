@@ -174,6 +174,10 @@ def test_a_worse_challenger_is_stopped_and_a_guardrail_pauses(started, rng):
     seen = fed(harmful, same, rng, 2000, metric=("complaint", bad))
     assert seen["done"] == "pause"
     assert "complaint" in seen["reason"]
+    metrics = harmful._store.metrics("home")
+    forged = ["1-0000000000000000", "challenger~1-0000000000000000", "~", "nonsense", "challenger~"]
+    assert harmful.reward([(id, 1.0, "refund") for id in forged]) == ["unknown"] * len(forged)
+    assert harmful._store.metrics("home") == metrics
     with refused(DataError, "unknown-metric", argument="metric"):
         raise harmful.reward([("1-0000000000000000", 1.0, "sorrow")])[0]
     with refused(DataError, "value-range", argument="reward"):

@@ -42,7 +42,6 @@ from ..bandits.decision import Decision
 from ..bandits.explain import Explanation
 from ..errors import DataError, ParameterError, PrudentError
 from ..journal import Journal
-from ..journal.store import place_of
 from .experiment_specs import CHALLENGER, CHAMPION, HOLDOUT, ExperimentSpec, ExperimentState
 from .experiment_statistics import statistics
 from .experiment_store import Change, ExperimentStore
@@ -397,7 +396,9 @@ class Experiment:
         if not low <= value <= high:
             text = f"reward is {value}, outside the range {(low, high)} of the metric {metric!r}"
             return DataError(text, code="value-range", argument="reward", value=value)
-        if place_of(id.rpartition(_MARK)[2]) is None:
+        part, mark, rest = id.partition(_MARK)
+        own = rest if mark else id
+        if not any(journal.knows(own) for journal in self._rewarded_by(state, part if mark else CHAMPION)):
             return "unknown"
         return "ok" if self._store.report(self._slot, id, metric, value) else "duplicate"
 
