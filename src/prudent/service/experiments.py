@@ -32,6 +32,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -41,7 +42,7 @@ from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Decision
 from ..bandits.explain import Explanation
 from ..errors import DataError, ParameterError, PrudentError
-from ..journal import Journal
+from ..journal import Journal, Lag
 from .experiment_specs import CHALLENGER, CHAMPION, HOLDOUT, ExperimentSpec, ExperimentState
 from .experiment_statistics import statistics
 from .experiment_store import Change, ExperimentStore
@@ -451,6 +452,15 @@ class Experiment:
                 about = (row["note"] or {}).get("experiment")
                 part = about.get("part") if isinstance(about, dict) else None
                 yield row | {"id": f"{part}{_MARK}{row['id']}"} if part in (CHALLENGER, HOLDOUT) else row
+
+    def catch_up(self) -> Lag:
+        """Learn what is new and close windows that have ended, in all parts; return how far the champion is behind."""
+        with self._lock:
+            others = [journal for journal in self._journals.values() if journal is not self._champion]
+        for journal in others:
+            with suppress(PrudentError):  # requests for it say so; the slot goes on without it
+                journal.catch_up()
+        return self._champion.catch_up()
 
     def act(self, who: str = "rule") -> dict[str, Any]:
         """Look, and do what the rules recommend; return what was seen, with ``done``."""

@@ -18,7 +18,7 @@ from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Decision
 from ..bandits.explain import Explanation
 from ..errors import DataError, JournalError, PrudentError, StateFileError
-from ..journal import Journal
+from ..journal import Journal, Lag
 from .bodies import SlotSpec, checked_slot
 from .experiment_slots import Experiments
 from .problems import ServiceError
@@ -50,6 +50,10 @@ class Decider(Protocol):
 
     def rows(self, since: float | None) -> Iterator[dict[str, Any]]:
         """Iterate over all decisions with their rewards; damaged ones are left out with a warning."""
+        ...
+
+    def catch_up(self) -> Lag:
+        """Learn what is new and close windows that have ended; return how far the champion is behind."""
         ...
 
 
@@ -86,6 +90,10 @@ class JournalDecider:
     def rows(self, since: float | None) -> Iterator[dict[str, Any]]:
         """Iterate over all decisions with their rewards; damaged ones are left out with a warning."""
         return self._journal.rows(since=since, damaged="skip")
+
+    def catch_up(self) -> Lag:
+        """Learn what is new and close windows that have ended; return how far the journal is behind."""
+        return self._journal.catch_up()
 
 
 class Waiting(NamedTuple):
@@ -401,7 +409,7 @@ class Slots:
         for error in list(self.failures.values()):
             raise error
         for name, slot in list(self.open.items()):
-            lag = slot.journal.catch_up()
+            lag = slot.decider.catch_up()
             slot.failing = None
             if lag.entries > _BEHIND:
                 text = f"slot {name!r} is {lag.entries} entries behind the log"
