@@ -104,6 +104,12 @@ class Experiment:
         return 0 if self._change is None else self._change.number
 
     @property
+    def divided(self) -> bool:
+        """Whether several bandits decide or look on, which must have the same arms and features."""
+        state = self._current()
+        return state is not None and not state.ended
+
+    @property
     def champion(self) -> Journal:
         """Journal of the champion."""
         return self._champion
