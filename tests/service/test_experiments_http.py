@@ -73,6 +73,20 @@ def test_an_experiment_from_start_to_rollback(http, tmp_path):
         assert decided(again, "u1")["arm"] in SLOT["arms"]
 
 
+def test_arms_change_before_and_after_an_experiment(http):
+    http.put(BASE, json=SPEC)
+    more = SLOT | {"arms": ["red", "blue", "green"]}
+    for arms in (["red"], more["arms"]):
+        said = problem(http.put("/v1/slots/home", json=SLOT | {"arms": arms}), 409, "slot-exists")
+        assert said["fields"]["argument"] == "arms"
+    assert http.put("/v1/slots/home", json=SLOT | {"fallback": "red"}).status_code == 200
+    assert http.post(f"{BASE}/stop").status_code == 200
+    assert http.put("/v1/slots/home", json=more | {"fallback": "red"}).status_code == 200
+    for i in range(10):
+        answer = http.post("/v1/slots/home/decide", json={"note": {"user": f"w{i}"}, "arms": ["green"]})
+        assert answer.json()["arm"] == "green"
+
+
 def test_rollback_to_a_decision_of_the_old_champion(http):
     http.put(BASE, json=SPEC)
     found = [decided(http, f"u{i}") for i in range(20)]

@@ -174,10 +174,30 @@ def test_a_worse_challenger_is_stopped_and_a_guardrail_pauses(started, rng):
     seen = fed(harmful, same, rng, 2000, metric=("complaint", bad))
     assert seen["done"] == "pause"
     assert "complaint" in seen["reason"]
+    metrics = harmful._store.metrics("home")
+    forged = ["1-0000000000000000", "challenger~1-0000000000000000", "~", "nonsense", "challenger~"]
+    assert harmful.reward([(id, 1.0, "refund") for id in forged]) == ["unknown"] * len(forged)
+    assert harmful._store.metrics("home") == metrics
     with refused(DataError, "unknown-metric", argument="metric"):
         raise harmful.reward([("1-0000000000000000", 1.0, "sorrow")])[0]
     with refused(DataError, "value-range", argument="reward"):
         raise harmful.reward([("1-0000000000000000", 7.0, "refund")])[0]
+
+
+def test_windows_close_in_all_parts_and_in_earlier_champions(tmp_path):
+    registry = Registry(f"sqlite:{tmp_path}/store", synchronous="NORMAL")
+    options = {"window": 0.3, "default": 0.0}
+    with registry.journal("home", pr.LinearBandit(ARMS, 0, rewards="bernoulli"), **options) as journal:
+        experiment = Experiment(registry, "home", journal, options)
+        experiment.put(ExperimentSpec(ramp=0.4, challenger=CHALLENGER, holdout=HoldOut(0.3)), "ada", "home")
+        experiment.decide(asks(f"u{i}" for i in range(40)))
+        experiment.promote("ada")
+        assert {row["reward"] for row in experiment.rows(None)} == {None}
+        time.sleep(1.1)  # windows are looked at once a second
+        assert experiment.catch_up().entries == 0
+        assert [row["reward"] for row in experiment.rows(None)] == [0.0] * 40
+        experiment.close()
+    registry.close()
 
 
 def test_a_shadow_is_valued_by_what_it_would_have_done(started, rng):

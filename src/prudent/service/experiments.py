@@ -32,6 +32,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -41,8 +42,7 @@ from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Decision
 from ..bandits.explain import Explanation
 from ..errors import DataError, ParameterError, PrudentError
-from ..journal import Journal
-from ..journal.store import place_of
+from ..journal import Journal, Lag
 from .experiment_specs import CHALLENGER, CHAMPION, HOLDOUT, ExperimentSpec, ExperimentState
 from .experiment_statistics import statistics
 from .experiment_store import Change, ExperimentStore
@@ -102,6 +102,12 @@ class Experiment:
     def version(self) -> int:
         """Number of the last change; 0 if there was none."""
         return 0 if self._change is None else self._change.number
+
+    @property
+    def divided(self) -> bool:
+        """Whether several bandits decide or look on, which must have the same arms and features."""
+        state = self._current()
+        return state is not None and not state.ended
 
     @property
     def champion(self) -> Journal:
@@ -397,7 +403,9 @@ class Experiment:
         if not low <= value <= high:
             text = f"reward is {value}, outside the range {(low, high)} of the metric {metric!r}"
             return DataError(text, code="value-range", argument="reward", value=value)
-        if place_of(id.rpartition(_MARK)[2]) is None:
+        part, mark, rest = id.partition(_MARK)
+        own = rest if mark else id
+        if not any(journal.knows(own) for journal in self._rewarded_by(state, part if mark else CHAMPION)):
             return "unknown"
         return "ok" if self._store.report(self._slot, id, metric, value) else "duplicate"
 
@@ -450,6 +458,15 @@ class Experiment:
                 about = (row["note"] or {}).get("experiment")
                 part = about.get("part") if isinstance(about, dict) else None
                 yield row | {"id": f"{part}{_MARK}{row['id']}"} if part in (CHALLENGER, HOLDOUT) else row
+
+    def catch_up(self) -> Lag:
+        """Learn what is new and close windows that have ended, in all parts; return how far the champion is behind."""
+        with self._lock:
+            others = [journal for journal in self._journals.values() if journal is not self._champion]
+        for journal in others:
+            with suppress(PrudentError):  # requests for it say so; the slot goes on without it
+                journal.catch_up()
+        return self._champion.catch_up()
 
     def act(self, who: str = "rule") -> dict[str, Any]:
         """Look, and do what the rules recommend; return what was seen, with ``done``."""
