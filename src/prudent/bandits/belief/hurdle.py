@@ -211,7 +211,7 @@ class HurdleArms(GlmArms):
             super().learn(contexts, rows, rewards, weights)
             return
         own = np.unique(rows[sold])
-        with self.basket.all_or_none(own):
+        with self.all_or_none(np.unique(rows)), self.basket.all_or_none(own):  # the basket is judged at its end
             self.basket.learn(contexts[sold], rows[sold], rewards[sold], weights[sold])
             refresh(self.basket.table, own)
             super().learn(contexts, rows, sold.astype(np.float64), weights)
