@@ -379,7 +379,7 @@ MODELS = {
             "discount": 0.9,
             "terminal": ["b"],
         },
-        lambda given, found: adds_up(found[found.any(axis=-1)]),
+        lambda given, found: between(0.0, 1.0, found.sum(axis=-1)),
         0.1,
     ),
     "UncertainMDP: entries": Call(

@@ -39,7 +39,7 @@ from ..types import BoolArray, FloatArray, IntArray
 from .chain import Chain
 from .draw_blocks import GivenDraws, SlotDraws
 from .equivalent_rows import EquivalentDrawRows
-from .luck_three import ThreeCounts, expected_least, three_weights
+from .luck_three import SURE, ThreeCounts, expected_least, three_weights
 from .row_risks import UNDERFLOW, OutcomeRows, Task
 from .rows import Draws, outcome_values
 from .set_rows import sort_by
@@ -108,6 +108,11 @@ def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm
     leaves a mass d too much or too little in the tail; h(c) times d mends that but for d times the change of h. That
     change is at most NEARBY / t where masses on both sides show the quantile to be that near, and else at most 1.
     """
+    sure = first + rest > SURE
+    if sure.any():
+        weight, doubt = _sure_share(first, rest, luck, form)
+        weight[~sure], doubt[~sure] = worse_share(first[~sure], rest[~sure], luck, form)
+        return weight, doubt
     weight, doubt = np.zeros(first.size), np.zeros(first.size)
     change = min(1.0, NEARBY / float(luck.tail.min()))
     tails, sides = tails_of(form.levels, False)
@@ -140,6 +145,21 @@ def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm
     return weight, doubt
 
 
+def _sure_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm) -> tuple[FloatArray, FloatArray]:
+    """Return the weight of the worse of two outcomes where its probability is its mean m, and its doubt.
+
+    h changes by at most 1 / t times the distance from m, whose mean over a share of the posterior is at most its sd,
+    1 / (2 sqrt(n)), over that share.
+    """
+    mean = 1.0 / (1.0 + rest / first)
+    weight = np.zeros(first.size)
+    for t, sign, own in zip(luck.tail, luck.sign, luck.weight, strict=True):
+        weight += own * (np.minimum(mean, t) if sign > 0.0 else np.maximum(mean - (1.0 - t), 0.0)) / t
+    tails, _ = tails_of(form.levels, False)
+    steepest = float((np.abs(luck.weight) / luck.tail).sum() * (np.abs(form.weights) / tails).sum())
+    return weight * float(form.weights.sum()), 0.5 * steepest / np.sqrt(first + rest)
+
+
 def _beyond(moment_cut: Any, moment: Any, mass_cut: Any, mass: Any, t: float) -> Any:
     """Return E[max(C - (1 - t), 0); C < cut] from masses and moments below the cut and below the corner."""
     return (moment_cut - moment) - (1.0 - t) * (mass_cut - mass)
@@ -154,11 +174,15 @@ class LuckRows(OutcomeRows):
         self.counts, self.form, self.luck = self.entries.pack(counts), form, luck
         self.is_mean = bool((form.levels == 0.0).all())
         # of incomplete Beta functions, which masses of a tail are divided by; a test measures it
-        total = float(counts.sum(axis=1).max())
+        totals = counts.sum(axis=1)
+        limited = (totals > SURE) & (self.is_mean | (np.count_nonzero(counts, axis=1) <= 2))
+        total = float(totals.max(where=~limited, initial=1.0))
         self._beta_error = (
             4.0 * (1e-14 + 4.0 * EPS * np.sqrt(total)) / (1.0 if self.is_mean else float(luck.tail.min()))
         )
         self._doubt = 0.0  # largest share of the posterior by which a quantile was off
+        if self.is_mean and limited.any():  # see ``_sure_share``
+            self._doubt = float((np.abs(luck.weight) / luck.tail).sum()) * 0.5 / float(totals[limited].min()) ** 0.5
 
     def _rows(self, value: FloatArray, pairs: IntArray) -> tuple[FloatArray, FloatArray, BoolArray, float]:
         """Return weights, values [pairs, K] and which of these exist, and the largest magnitude of a value."""

@@ -10,6 +10,7 @@ is.
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -234,7 +235,8 @@ class _Run:
         )
         returns = asked.run(FRESH_DRAWS, self.seed, self.threads).policies[:, 0]
         parts = [float(self.objective.risk(part)) for part in returns.reshape(BATCHES, -1)]
-        error = float(np.std(parts, ddof=1) / np.sqrt(BATCHES))
+        size = 2.0 ** min(max(math.frexp(max(map(abs, parts)))[1], -1000), 1000)  # squares may overflow
+        error = float(size * (np.std(np.array(parts) / size, ddof=1) / np.sqrt(BATCHES)))
         return OutOfSample(float(self.objective.risk(returns)), error, FRESH_DRAWS)
 
     def _solution(self, why: str | None, fresh: OutOfSample | None) -> Solution:
