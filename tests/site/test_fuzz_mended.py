@@ -750,3 +750,10 @@ def test_times_that_are_infinite_are_none():
 def test_complex_numbers_are_refused():
     with refused(DataError, "not-numbers", argument="values"):
         evaluation.confidence_sequence(np.array([1j, 0.5]), value_range=(0.0, 1.0))
+
+
+def test_policies_judged_over_the_posterior_with_subnormal_rewards():
+    with refused(ModelError, "underflow", argument="reward"):
+        pr.solve(
+            BayesianRiskMDP(scaled(1e-316), scaled(1.0).prior(), 0.0), objective=pr.PosteriorRisk(pr.CVaR(0.5)), start=0
+        )
