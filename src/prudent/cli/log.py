@@ -424,7 +424,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
 
     _print_rows(study.model)
     if study.check is not None:
-        print(textwrap.shorten(f"Check: {study.check.worst}", 118, placeholder=" ..."))
+        print(textwrap.fill(f"Check: {study.check.worst}", 118, subsequent_indent="  "))
     level = study.profile.recommended
     by_level = {alpha: part.reset_index(drop=True) for alpha, part in policies.groupby("alpha")}
     chosen = by_level[level]

@@ -23,7 +23,7 @@ every other row holds; ``docs/mathematics/ignorance-and-luck.md`` has the proofs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from ..types import BoolArray, FloatArray, IntArray
 from .chain import Chain
 from .draw_blocks import GivenDraws, SlotDraws
 from .equivalent_rows import EquivalentDrawRows
-from .luck_three import SURE, ThreeCounts, expected_least, three_weights
+from .luck_three import ThreeCounts, expected_least, three_weights
 from .row_risks import UNDERFLOW, OutcomeRows, Task
 from .rows import Draws, outcome_values
 from .set_rows import sort_by
@@ -47,6 +47,7 @@ from .set_rows import sort_by
 NEARBY = 8.0 * EPS  # of a quantile of a Beta law; near 1 a density can be so steep that a rounding moves a mass of 0.1
 SMALLEST_GAP = 1e-12  # between outcomes, of the range: nearer ones are that far apart
 LEAST_COUNT = 0.1  # of three outcomes: the rule of integration reaches no further
+CONCENTRATED = 1e14  # counts of a row: beyond, laws are narrower than incomplete Beta functions are wrong
 BATCHES = 10  # of draws, whose differences say how much a sampled value depends on the draws
 
 
@@ -100,6 +101,12 @@ def mean_weights(counts: FloatArray, tail: float) -> FloatArray:
     return np.diff(np.minimum(np.maximum.accumulate(within, axis=1), tail), axis=1, prepend=0.0) / tail
 
 
+def certain_weights(counts: FloatArray, tail: float) -> FloatArray:
+    """Return weights [P, K] of sorted outcomes in their lowest share, for probabilities in proportion to ``counts``."""
+    after = np.cumsum(counts / counts.sum(axis=1, keepdims=True), axis=1)
+    return np.diff(np.minimum(after, tail), axis=1, prepend=0.0) / tail
+
+
 def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm) -> tuple[FloatArray, FloatArray]:
     """Return the weight [P] of the worse of two outcomes with these counts, ``first`` of the worse, and its doubt [P].
 
@@ -108,11 +115,6 @@ def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm
     leaves a mass d too much or too little in the tail; h(c) times d mends that but for d times the change of h. That
     change is at most NEARBY / t where masses on both sides show the quantile to be that near, and else at most 1.
     """
-    sure = first + rest > SURE
-    if sure.any():
-        weight, doubt = _sure_share(first, rest, luck, form)
-        weight[~sure], doubt[~sure] = worse_share(first[~sure], rest[~sure], luck, form)
-        return weight, doubt
     weight, doubt = np.zeros(first.size), np.zeros(first.size)
     change = min(1.0, NEARBY / float(luck.tail.min()))
     tails, sides = tails_of(form.levels, False)
@@ -145,21 +147,6 @@ def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm
     return weight, doubt
 
 
-def _sure_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm) -> tuple[FloatArray, FloatArray]:
-    """Return the weight of the worse of two outcomes where its probability is its mean m, and its doubt.
-
-    h changes by at most 1 / t times the distance from m, whose mean over a share of the posterior is at most its sd,
-    1 / (2 sqrt(n)), over that share.
-    """
-    mean = 1.0 / (1.0 + rest / first)
-    weight = np.zeros(first.size)
-    for t, sign, own in zip(luck.tail, luck.sign, luck.weight, strict=True):
-        weight += own * (np.minimum(mean, t) if sign > 0.0 else np.maximum(mean - (1.0 - t), 0.0)) / t
-    tails, _ = tails_of(form.levels, False)
-    steepest = float((np.abs(luck.weight) / luck.tail).sum() * (np.abs(form.weights) / tails).sum())
-    return weight * float(form.weights.sum()), 0.5 * steepest / np.sqrt(first + rest)
-
-
 def _beyond(moment_cut: Any, moment: Any, mass_cut: Any, mass: Any, t: float) -> Any:
     """Return E[max(C - (1 - t), 0); C < cut] from masses and moments below the cut and below the corner."""
     return (moment_cut - moment) - (1.0 - t) * (mass_cut - mass)
@@ -175,14 +162,11 @@ class LuckRows(OutcomeRows):
         self.is_mean = bool((form.levels == 0.0).all())
         # of incomplete Beta functions, which masses of a tail are divided by; a test measures it
         totals = counts.sum(axis=1)
-        limited = (totals > SURE) & (self.is_mean | (np.count_nonzero(counts, axis=1) <= 2))
-        total = float(totals.max(where=~limited, initial=1.0))
+        total = float(totals[totals <= CONCENTRATED].max(initial=0.0))
         self._beta_error = (
             4.0 * (1e-14 + 4.0 * EPS * np.sqrt(total)) / (1.0 if self.is_mean else float(luck.tail.min()))
         )
         self._doubt = 0.0  # largest share of the posterior by which a quantile was off
-        if self.is_mean and limited.any():  # see ``_sure_share``
-            self._doubt = float((np.abs(luck.weight) / luck.tail).sum()) * 0.5 / float(totals[limited].min()) ** 0.5
 
     def _rows(self, value: FloatArray, pairs: IntArray) -> tuple[FloatArray, FloatArray, BoolArray, float]:
         """Return weights, values [pairs, K] and which of these exist, and the largest magnitude of a value."""
@@ -198,21 +182,52 @@ class LuckRows(OutcomeRows):
         slots = np.repeat(self.entries.begin[self.entries.source[pairs]] - starts[:-1], np.diff(starts))
         psi[held] = self.counts[slots + np.arange(entries.size)]
         possible = psi > 0.0
-        weights = np.zeros(shape)
-        if self.is_mean:
-            for tail, sign, own in zip(self.luck.tail, self.luck.sign, self.luck.weight, strict=True):
-                order = np.argsort(np.where(possible, sign * y, np.inf), axis=1, kind="stable")
-                found = mean_weights(np.take_along_axis(psi, order, axis=1), float(tail))
-                back = np.empty_like(found)
-                np.put_along_axis(back, order, found, axis=1)
-                weights += own * back
-        else:
-            many = possible.sum(axis=1) > 2
-            for some, kind in ((np.flatnonzero(~many), self._two), (np.flatnonzero(many), self._three)):
-                if some.size:
-                    weights[some] = kind(y[some], psi[some])
+        weights, total, number = np.zeros(shape), psi.sum(axis=1), possible.sum(axis=1)
+        known = total > CONCENTRATED
+        if known.any():
+            self._doubt = max(self._doubt, self._spread(float(total[known].min())))
+        kinds = (
+            (known, self._certain),
+            (~known & self.is_mean, self._mean),
+            (~known & (not self.is_mean) & (number <= 2), self._two),
+            (~known & (not self.is_mean) & (number > 2), self._three),
+        )
+        for some, kind in kinds:
+            if some.any():
+                weights[some] = kind(y[some], psi[some])
         weights[~possible] = 0.0
         return weights, y, held, size
+
+    def _spread(self, total: float) -> float:
+        """Return by how much of the range rows with ``total`` counts differ from those of the posterior mean.
+
+        The sd of C is at most 1 / (2 sqrt(total)), and the mean of abs(C - E C) over a share s of the posterior at most
+        that over sqrt(s). A risk of the lowest share t of outcomes changes by at most 1 / t of it.
+        """
+        tails, _ = tails_of(self.form.levels, False)
+        share = float((abs(self.form.weights) / np.sqrt(tails)).sum())
+        return 0.5 / np.sqrt(total) * share * float((self.luck.weight / self.luck.tail).sum())
+
+    def _certain(self, y: FloatArray, psi: FloatArray) -> FloatArray:
+        """Return weights of rows whose probabilities are as good as known."""
+        return self._sorted(y, psi, certain_weights)
+
+    def _mean(self, y: FloatArray, psi: FloatArray) -> FloatArray:
+        """Return weights of rows for the mean over the posterior."""
+        return self._sorted(y, psi, mean_weights)
+
+    def _sorted(
+        self, y: FloatArray, psi: FloatArray, weights_of: Callable[[FloatArray, float], FloatArray]
+    ) -> FloatArray:
+        """Return weights of rows, given those of outcomes that are sorted from worst to best."""
+        weights = np.zeros(y.shape)
+        for tail, sign, own in zip(self.luck.tail, self.luck.sign, self.luck.weight, strict=True):
+            order = np.argsort(np.where(psi > 0.0, sign * y, np.inf), axis=1, kind="stable")
+            found = weights_of(np.take_along_axis(psi, order, axis=1), float(tail))
+            back = np.empty_like(found)
+            np.put_along_axis(back, order, found, axis=1)
+            weights += own * back
+        return weights
 
     def _two(self, y: FloatArray, psi: FloatArray) -> FloatArray:
         """Return weights of rows with at most two possible outcomes."""

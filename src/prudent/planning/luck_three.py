@@ -39,7 +39,6 @@ FLOOR = 2e-14  # of incomplete Beta functions and sums
 _U = np.arange(-LAST, LAST + STEP / 2, STEP)
 _RIGHT, _LEFT = 1.0 / (1.0 + np.exp([-np.pi * np.sinh(_U), np.pi * np.sinh(_U)]))  # shares of a panel
 _WEIGHT = STEP * np.pi * np.cosh(_U) * _RIGHT * _LEFT
-SURE = 1e15  # counts of a row beyond which its probabilities are their means: incomplete Beta functions get lost there
 
 
 class ThreeCounts(NamedTuple):
@@ -198,13 +197,11 @@ def _reach(of: ThreeCounts, x: FloatArray, width: FloatArray, part: float) -> Fl
 
 def expected_least(first: FloatArray, rest: FloatArray, share: FloatArray | float) -> FloatArray:
     """Return E min(C, share) of C ~ Beta(first, rest); C is 0 if ``first`` is 0, and 1 if ``rest`` is 0."""
-    sure = first + rest > SURE  # C is its mean
-    inside = (first > 0.0) & (rest > 0.0) & ~sure
+    inside = (first > 0.0) & (rest > 0.0)
     a, b = np.where(inside, first, 1.0), np.where(inside, rest, 1.0)
     low = a / (a + b) * scipy.special.betainc(a + 1.0, b, share)
     found = low + share * scipy.special.betaincc(a, b, share)
-    known = np.minimum(first / np.maximum(first + rest, SURE), share)
-    return np.asarray(np.where(inside, found, np.where(sure, known, np.where(first > 0.0, share, 0.0))))
+    return np.asarray(np.where(inside, found, np.where(first > 0.0, share, 0.0)))
 
 
 def _quantiles(

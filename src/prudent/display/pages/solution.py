@@ -110,10 +110,10 @@ def _table(table: pandas.DataFrame, unit: str) -> Table:
     ]
     ordered = [found.index("state"), *(i for i in range(len(found)) if found[i] != "state")]
     rows = [[row[i] for i in ordered] for row in rows]
-    caption = ("What to do" if left_out else "What to do, and what the next best action loses") + (
-        f", in {unit}" if unit else ""
-    )
-    return Table(caption, [COLUMNS[found[i]] for i in ordered], rows, "number tight")
+    caption = "What to do, and what the next best action loses" if "gap" in found else "What to do"
+    named_so = COLUMNS | ({"value": "average reward"} if "bias" in found else {})
+    heads = [named_so[found[i]] for i in ordered]
+    return Table(caption + (f", in {unit}" if unit else ""), heads, rows, "number tight")
 
 
 def _cell(value: Any) -> str:
