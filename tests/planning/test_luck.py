@@ -356,3 +356,20 @@ def test_what_is_refused(rng):
             wide.solve()
     with refused(ParameterError, "missing-argument", argument="draws"):
         one_row([0.0, 1.0], [1.0, 1.0], 0.0, EntropicRisk(1.0)).solve()
+
+
+@pytest.mark.parametrize("total", [2e15, 1e24, 1e114])
+@pytest.mark.parametrize(("alpha", "outcome"), [(0.0, 0.4), (0.5, 0.4), (-0.5, 0.4), (0.9, -0.4)])
+def test_probabilities_that_are_all_but_known(total, alpha, outcome):
+    """Incomplete Beta functions are lost there; the value is that of the means, and near that of fewer counts."""
+    shares = np.array([[0.3, 0.7], [0.6, 0.4], [0.1, 0.9], [0.5, 0.5]])
+    model = pr.UncertainMDP.direct([[0.0, 1.0], [2.0, 0.5]], 0.9)
+
+    def solved(count, **options):
+        return pr.BayesianRiskMDP(model, count * shares, alpha, outcome_risk=pr.CVaR(outcome), **options).solve()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found, known = solved(total), solved(1e12)
+    np.testing.assert_allclose(found.value, known.value, rtol=1e-4)
+    assert found.error_bound < 1e-4

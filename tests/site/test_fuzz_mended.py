@@ -713,3 +713,47 @@ def test_shortfall_of_student_at_any_level(alpha):
             tail = mpmath.quad(lambda t: t * constant * (1 + t**2 / v) ** (-3), [-quantile, mpmath.inf])
             assert float(tail / (1 - mpmath.mpf(alpha))) == pytest.approx(float(expected), rel=1e-12)
     assert float(student_shortfall(alpha, np.array([v]))[0]) == pytest.approx(float(expected), rel=1e-11, abs=1e-300)
+
+
+def test_weights_of_a_refit_are_shares():
+    """Above 1 a bandit was saved that could not be loaded."""
+    log = [([0.0], "a", 1), ([1.0], "a", 0), ([0.0], "b", 0)]
+    bandit = pr.LinearBandit(["a", "b"], 1, rewards="bernoulli", rng=1)
+    with refused(DataError, "value-range", argument="weights"):
+        bandit.refit(log, weights=[1.0, 1e12, 1.0])
+    bandit.refit(log, weights=[1.0, 0.5, 0.0])
+    assert type(bandit).from_bytes(bandit.to_bytes()).to_bytes() == bandit.to_bytes()
+
+
+@pytest.mark.parametrize("size", [1e174, 1e293])
+def test_policies_judged_over_the_posterior_with_large_rewards(size):
+    """The spread of sampled values is a number although its square is none."""
+    problem = BayesianRiskMDP(scaled(size), scaled(1.0).prior(2.0), 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", CautionWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = pr.solve(problem, objective=pr.PosteriorRisk(pr.CVaR(0.5)), start=0, draws=5, rng=0)
+    assert np.isfinite([found.objective_value, found.upper_bound, found.search.out_of_sample.error]).all()
+
+
+def test_slates_that_the_target_hardly_ever_shows():
+    log = SLATES | {"propensity": [0.5] * 4, "target": [1e-310] * 4}
+    assert np.isfinite(evaluation.off_policy_slates(log).table.to_numpy(dtype=float)).all()
+
+
+def test_times_that_are_infinite_are_none():
+    found = checked_log(time=[0.0, np.inf, 2.0, 3.0], reward_time=[np.inf, np.inf, 3.0, 4.0])
+    assert [finding.kind for finding in found] == []
+
+
+def test_complex_numbers_are_refused():
+    with refused(DataError, "not-numbers", argument="values"):
+        evaluation.confidence_sequence(np.array([1j, 0.5]), value_range=(0.0, 1.0))
+
+
+def test_policies_judged_over_the_posterior_with_subnormal_rewards():
+    with refused(ModelError, "underflow", argument="reward"):
+        pr.solve(
+            BayesianRiskMDP(scaled(1e-316), scaled(1.0).prior(), 0.0), objective=pr.PosteriorRisk(pr.CVaR(0.5)), start=0
+        )

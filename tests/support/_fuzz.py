@@ -109,7 +109,7 @@ def one_call(calls: dict[str, Call], seed: int, index: int, *, alone: bool = Tru
                 return None
         else:
             found = calls[name].function(**given)
-    except (PrudentError, PrudentWarning, ModuleNotFoundError):  # of optional packages
+    except (PrudentError, PrudentWarning, ImportError):  # of optional packages
         return None
     except Exception as error:  # anything else is a fault of ours
         return f"{shown} raised {type(error).__name__}: {error}"

@@ -312,6 +312,8 @@ def _array_of(
 ) -> npt.NDArray[Any]:
     """Return ``values`` as an array, or raise an error that says what it should hold."""
     try:
+        if dtype is not None and getattr(getattr(values, "dtype", None), "kind", "") == "c":  # NumPy would only warn
+            raise TypeError
         return np.asarray(values, dtype=dtype)
     except (TypeError, ValueError):
         message = f"{name} must be an array of {what}, got {type(values).__name__}"

@@ -500,7 +500,7 @@ class Bandit(SavedBandit):
         log : TableLike
             Rows as in ``from_log``.
         weights : sequence of float, [T], optional
-            How often each reward counts, for instance ``0.5 ** (age / half_life)``.
+            How much each reward counts, from 0 to 1, for instance ``0.5 ** (age / half_life)``.
 
         Returns
         -------
@@ -530,6 +530,7 @@ class Bandit(SavedBandit):
                 self._rewards = known
             counted = np.ones(len(contexts)) if weights is None else non_negative_array(weights, "weights")
             require_shape(counted, "weights", values.shape, "[T]")
+            refuse(counted > 1.0, counted, "weights", "a number from 0 to 1", code="value-range")
             self._belief.fit(contexts, rows, values, counted)
             self._rewards = self._belief.n_rewards
             self._names_of_features = names

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 ESTIMATORS = ("sips", "iips", "rips", "sn_sips", "sn_iips", "sn_rips", "cascade_dr")
 _COLUMNS = ("slate", "position", "reward", "propensity", "target")
+_LEAST_BASE = 1e-100  # of the weights of a position: the target hardly ever shows what was logged there
 _OPTIONAL = ("propensity_at_position", "target_at_position", "prediction", "target_prediction")
 
 
@@ -172,10 +173,10 @@ def off_policy_slates(
         sums = (w * reward * there).sum(axis=1)
         rows[name] = _row(float(sums.mean()), sums, w, there, level)
         top, base = np.asarray((w * reward * there).sum(axis=0)), np.asarray((w * there).sum(axis=0))
-        ratio = np.divide(top, base, out=np.zeros(size), where=base > 0.0)
+        ratio = np.divide(top, base, out=np.zeros(size), where=base > _LEAST_BASE)
         seen = there.mean(axis=0)
         value = float((ratio * seen).sum())
-        share = np.divide(seen * count, base, out=np.zeros(size), where=base > 0.0)
+        share = np.divide(seen * count, base, out=np.zeros(size), where=base > _LEAST_BASE)
         influence = (w * (reward - ratio) * there * share).sum(axis=1) + value
         rows[f"sn_{name}"] = _row(value, influence, w, there, level)
     sums = ((upto * (reward - own) + before * mean) * there).sum(axis=1)

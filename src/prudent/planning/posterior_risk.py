@@ -10,6 +10,7 @@ is.
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ MAX_WORK = 1e11  # operations of solving them once, about a minute
 ASCENTS = 300  # steps of a randomised policy
 SMOOTHING = (10.0, 3.0, 1.0)  # weights of the models for a standard deviation of the return, of the largest one
 SHORTEST = 1e-6  # step, in probability
+_LEAST_REWARD = 1e-290  # of all: below, differences have no digits, and a search would not end
 
 
 class _Models(NamedTuple):
@@ -100,6 +102,10 @@ class DrawnModels:
         gain[:, filled] = np.add.reduceat(chances * rows.earning, rows.indptr[filled], axis=1)
         if self.extra is not None:
             gain += np.where(admissible[states], self.extra[:, states], 0.0).reshape(n_draws, -1)
+        largest = float(np.abs(gain).max(initial=0.0))
+        if 0.0 < largest < _LEAST_REWARD:
+            message = f"the largest reward is {largest:g}: measure rewards in a smaller unit"
+            raise ModelError(message, code="underflow", argument="reward", value=largest)
         chances *= rows.weight
         chains = Chains(rows.indptr, rows.indices, chances, gain, self.start[states], float(model.discount))
         return _Models(states, chains, np.ascontiguousarray(admissible[states]))
@@ -234,7 +240,8 @@ class _Run:
         )
         returns = asked.run(FRESH_DRAWS, self.seed, self.threads).policies[:, 0]
         parts = [float(self.objective.risk(part)) for part in returns.reshape(BATCHES, -1)]
-        error = float(np.std(parts, ddof=1) / np.sqrt(BATCHES))
+        size = 2.0 ** min(max(math.frexp(max(map(abs, parts)))[1], -1000), 1000)  # squares may overflow
+        error = float(size * (np.std(np.array(parts) / size, ddof=1) / np.sqrt(BATCHES)))
         return OutOfSample(float(self.objective.risk(returns)), error, FRESH_DRAWS)
 
     def _solution(self, why: str | None, fresh: OutOfSample | None) -> Solution:
