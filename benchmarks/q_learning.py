@@ -1,6 +1,6 @@
 """Bayesian-risk Q-learning beside BRPS-RL on Frozen Lake and RiverSwim: regret, in all and of the last tenth.
 
-``python -m benchmarks.q_learning --replications 20 --workers 2 --out FOLDER`` plays 1,000 episodes of ten steps. Every
+``python -m benchmarks.q_learning --replications 10 --workers 2 --out FOLDER`` plays 1,000 episodes of ten steps. Every
 run is a line of FOLDER/q_learning.jsonl when it ends, and a call that was stopped goes on with what is missing.
 Replication i of all agents has the same random numbers of the environment, so that the difference to BRPS-RL is
 compared run by run.
@@ -25,6 +25,7 @@ AGENTS = (
     pr.brps_rl(0.5),
     pr.agents.ts_rl(),
     pr.agents.brql(0.5),
+    pr.agents.brql(0.5, epsilon=0.0, label="BR-QL CVaR 0.5, no random actions"),
     pr.agents.brql(0.5, draws=20),
     pr.agents.brql(0.5, risk="var"),
     pr.agents.brql(0.5, risk="var", draws=20),
@@ -89,7 +90,7 @@ def main() -> None:
     """Play what is missing, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.q_learning", description=__doc__.splitlines()[0])
     parser.add_argument("--episodes", type=int, default=1_000)
-    parser.add_argument("--replications", type=int, default=20)
+    parser.add_argument("--replications", type=int, default=10)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder of q_learning.jsonl")
     asked = parser.parse_args()

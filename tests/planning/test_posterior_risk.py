@@ -199,6 +199,16 @@ def test_states_that_are_not_reached_do_not_widen_the_gap():
     assert best.error_bound > 1e-7  # of all values
 
 
+def test_first_guesses_do_not_warn():
+    """Values of the nested problems that cancel to nothing have few digits; nobody asked for them."""
+    model = pr.UncertainMDP([[0]], [[[0, 0]]], [[[1e6, -1e6]]], discount=0.9)
+    theta = np.array([[[0.5 + 1e-13, 0.5 - 1e-13]]])
+    with pytest.warns(ConvergenceWarning):
+        pr.solve(pr.BayesianRiskMDP(model, draws=theta, alpha=0.5))
+    best = pr.solve(pr.BayesianRiskMDP(model, draws=theta, alpha=0.5), objective=pr.PosteriorRisk(pr.CVaR(0.5)))
+    assert best.converged
+
+
 def test_the_solution_prints_and_writes(rng):
     problem = random_problem(rng, 4, 2, 10)
     best = pr.solve(problem, objective=pr.PosteriorRisk(pr.CVaR(0.5)), start=0)

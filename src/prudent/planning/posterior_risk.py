@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -190,7 +191,9 @@ class _Run:
             twin.risk, twin.alpha = CVaR(level), level
             if level != 0.0 and not twin.is_exact and twin.posterior is not None:
                 continue  # rewards that have to be drawn
-            policies.append(solve_stationary(twin, threads=self.threads).policy)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # these policies are first guesses
+                policies.append(solve_stationary(twin, threads=self.threads).policy)
         return policies
 
     def solved(self, time_limit: float | None = None, max_nodes: int | None = None) -> Solution:
