@@ -181,7 +181,15 @@ def measure(draws: int | None) -> None:
         spent = time.process_time() - began
         how = "exact" if draws is None else f"{draws} draws"
         print(f"{how}, level {alpha:g}: {spent:.1f} s of CPU; {solution}")
-    print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB; {model}")
+    print(f"peak {_peak():.0f} MB; {model}")
+
+
+def _peak() -> float:
+    """Return the peak of memory in MB: of this program, where ``ru_maxrss`` begins with that of its parent."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return float(next(line.split()[1] for line in status.read_text().splitlines() if "VmHWM" in line)) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

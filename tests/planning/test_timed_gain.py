@@ -175,6 +175,17 @@ def test_what_has_no_average_is_refused(rng):
     np.testing.assert_allclose(mean.gain, [1.0, 2.5], atol=1e-9)
 
 
+@pytest.mark.parametrize("discount", [0.93, 1.0])
+def test_a_mean_model_has_no_durations_to_divide_by(rng, discount):
+    model, posterior = random_model(rng, ends=False, discount=discount)
+    for unknown in (None, pr.posteriors.NormalPosterior(np.ones((5, 2)), np.full((5, 2), 3.0), 1.0)):
+        problem = pr.BayesianRiskMDP(model, posterior, 0.0, reward_posterior=unknown)
+        assert problem.solve(objective="average").converged
+        with refused(ParameterError, "durations", argument="mdp"):
+            pr.solve(problem.mean_mdp(), objective="average")
+    assert pr.solve(problem.mean_mdp(), horizon=3).converged
+
+
 def test_a_cap_is_never_silent(rng):
     model, posterior = random_model(rng, ends=False)
     problem = pr.BayesianRiskMDP(model, posterior, 0.9)

@@ -122,6 +122,7 @@ class MDP(ModelFiles):
         self._last_reward: FloatArray | None = None  # [S, A] of steps that end the process, if they have their own
         self._finer: Callable[[], Outcomes] | None = None  # of which the transitions are sums
         self.has_durations = False  # whether termination is in part what long transitions are discounted by
+        self.lost_durations = False  # whether transitions have durations, which do not matter at discount 1
         self.reward = self._mean_reward(reward, actions_first)
         ended = np.zeros(shape, np.bool_) if self.termination is None else self.termination == 1.0
         worth = self.reward[np.arange(shape[0]), self.admissible.argmax(axis=1)]

@@ -448,6 +448,7 @@ class UncertainMDP(OutcomeModel):
         mdp.keep_outcomes(self.entries, probabilities)
         mdp.arrival_value = self.terminal_value
         mdp.has_durations = self.survival is not None
+        mdp.lost_durations = self.duration is not None and self.survival is None
         mdp.admissible = mdp.admissible & self.admissible  # actions may be excluded, see ``without``
         return mdp
 

@@ -215,7 +215,9 @@ def solve_average(
     """Return the gain of the best policy, or of ``policy``, and its bias; arguments as for ``prudent.solve``."""
     exact_mean = draws is None and problem.is_mean
     if isinstance(problem.model, MDP):
-        problem.model.require_unit_durations("average rewards of known models")
+        timed = copy.copy(problem.model)
+        timed.has_durations |= timed.lost_durations
+        timed.require_unit_durations("average rewards of known models")
     if options.sweeps is not None:
         message = "sweeps are of value iteration with a discount; give tol or max_iterations for an average reward"
         raise ParameterError(message, code="conflicting-arguments", argument="sweeps")

@@ -519,7 +519,8 @@ class BayesianRiskMDP(PlanningProblem):
         known.admissible = mean.admissible
         earned = entries.reward + extra.reshape(-1)[entries.pairs()]
         known.keep_outcomes(entries._replace(reward=earned), self._mean_theta())
-        known.arrival_value, known.has_durations = mean.arrival_value, mean.has_durations
+        known.arrival_value = mean.arrival_value
+        known.has_durations, known.lost_durations = mean.has_durations, mean.lost_durations
         return known
 
     def _mean_operator(self) -> Executor:
