@@ -49,6 +49,20 @@ def in_children(count, work):
 # -- decisions and rewards -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("options", [{}, {"window": 100.0}, {"window": 100.0, "provisional": True}])
+def test_one_decision_twice_in_a_call_is_learned_once(place, options):
+    live = place(fresh(), **options)
+    one, two = live.select([1.0, 0.0]), live.select([0.0, 1.0])
+    again = "revised" if options.get("provisional") else "duplicate"
+    assert live.reward([one.id, two.id, one.id, one.id], [1.0, 1.0, 1.0, 2.0]) == ["ok", "ok", again, again]
+    if options:
+        assert live.expire(time.time() + 200.0) == 2
+    assert live.bandit.n_rewards == 2
+    expected = 2.0 if options.get("provisional") else 1.0
+    assert {row["id"]: row["reward"] for row in live.rows()} == {one.id: expected, two.id: 1.0}
+    live.verify()
+
+
 def test_answers_and_what_is_learned(place):
     live, plain = place(fresh()), fresh()
     decisions = [live.select([1.0, float(i)], ["c", "a"] if i % 2 else None) for i in range(6)]

@@ -51,10 +51,14 @@ def rewards(
     """Return the plan that records rewards of decisions."""
 
     def plan(turn: Turn) -> list[Answer]:
-        return [
-            Answer("unknown") if place is None else _rewarded(turn, place, value, writer, at, window)
-            for place, value in zip(places, values, strict=True)
-        ]
+        found, seen = list[Answer](), set[Place]()
+        for place, value in zip(places, values, strict=True):
+            answer = Answer("unknown") if place is None else _rewarded(turn, place, value, writer, at, window)
+            again = answer.status == "ok" and place in seen  # in the same call
+            found.append(Answer("duplicate") if again else answer)
+            if place is not None:
+                seen.add(place)
+        return found
 
     return plan
 
