@@ -351,7 +351,7 @@ class House:
             (self.folder / each).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / each).write_text("")
         ours_too = ("_support/files.py", "_support/locks.py", "errors.py")
-        for each in ("_numerics/compile.py", "_numerics/shipped.py", *ours_too):
+        for each in ("_numerics/compile.py", "_numerics/inner_code.py", "_numerics/shipped.py", *ours_too):
             shutil.copy(ours / each, self.folder / each)
         (self.folder / "caller.py").write_text(CALLER)
         self.env = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(folder)}
