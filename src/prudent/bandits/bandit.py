@@ -88,8 +88,9 @@ class LinearBandit(NamedArms):
         Largest probability of every eligible arm, or of some arms. An arm with equal `min_propensity` and
         `max_propensity`, a control arm, has a fixed share. Propensities are exact with all of them.
     exploration : float or "auto", optional
-        Sd of a draw over the sd of the posterior. Values below 1 (not below 0.5) pay where decisions are few. With
-        ``"auto"`` it grows with the number of decisions to come; see ``BanditSettings``.
+        Sd of a draw over the sd of the posterior; 1 is Thompson sampling. With ``"auto"`` it grows from 0.3 to 1 with
+        the number of decisions, which earns more as long as they are few; see ``BanditSettings``. The default is
+        ``"auto"`` if neither `alpha` nor `noise_sd` is given and rewards are normal, else 1.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``.
     half_life : float or timedelta, optional
@@ -121,7 +122,7 @@ class LinearBandit(NamedArms):
     >>> decision.arm in ("red", "blue"), decision.propensity
     (True, 0.5)
     >>> bandit.update([1.0, 0.5], decision.arm, reward=1.0)
-    LinearBandit(3 arms, dim=2, settings='TS', 1 decisions, 1 rewards)
+    LinearBandit(3 arms, dim=2, settings='TS auto', 1 decisions, 1 rewards)
     """
 
     _KIND: ClassVar[str] = "LinearBandit"
@@ -157,6 +158,8 @@ class LinearBandit(NamedArms):
         if interactions == "auto" and rewards != "gaussian":
             message = f'interactions="auto" is for normal rewards, not for rewards={rewards!r}'
             raise ParameterError(message, code="conflicting-arguments", argument="interactions")
+        if exploration is None and settings is None and alpha is None and noise_sd is None and rewards == "gaussian":
+            more["exploration"] = "auto"
         chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
@@ -199,10 +202,12 @@ class LinearBandit(NamedArms):
     def _use_settings(self) -> None:
         """Tell the belief the settings of the next decision."""
         self._belief.use(self._settings.at(self._decisions + 1))
-        self._width = self._settings.width(self._decisions + 1)
+        level, t = self._settings.alpha, self._decisions + 1
+        self._lasts = t + 1 if isinstance(level, Schedule) else self._settings.changes_after(t)
+        self._width = self._settings.width(t)
         self._direct = self._drift is None and self._belief.any_reward
         free = self._settings.min_propensity == 0.0 and self._limits is None
-        self._plain = free and self._drift is None and not self._falling
+        self._plain = free and self._drift is None
 
     _went_on = _use_settings
 
@@ -495,6 +500,8 @@ class LinearBandit(NamedArms):
     def _widen(self) -> None:
         """Tell the belief level and width of the next decision, if they are others."""
         level, t = self._settings.alpha, self._decisions + 1
+        if t < self._lasts:
+            return
         falls = isinstance(level, Schedule) and level.signed_draws(t) != self._belief.rule.n
         if falls or self._settings.width(t) != self._width:
             self._use_settings()

@@ -244,6 +244,33 @@ class BanditSettings:
         step = math.floor(_STEPS * math.log2(ahead / _LONG))
         return min(max(2.0 ** (step / _STEPS / 2.0), _NARROWEST), 1.0)
 
+    def changes_after(self, t: int) -> int:
+        """Return the number of the first decision after ``t`` that has another width.
+
+        Parameters
+        ----------
+        t : int
+            Number of a decision, from 1.
+
+        Returns
+        -------
+        int
+            Number, ``LARGEST_COUNT`` if there is none.
+
+        Examples
+        --------
+        >>> settings = BanditSettings(exploration="auto")
+        >>> settings.changes_after(1), settings.width(420), round(settings.width(421), 3)
+        (421, 0.3, 0.324)
+        """
+        now, same, other = self.width(t), t, LARGEST_COUNT
+        if self.exploration != "auto" or self.width(other) == now:
+            return LARGEST_COUNT
+        while other - same > 1:  # widths go one way
+            middle = (same + other) // 2
+            same, other = (middle, other) if self.width(middle) == now else (same, middle)
+        return other
+
     def nu(self, t: float, dim: int, noise_sd: float) -> float:
         """Return the factor nu of the sampling sd at a decision.
 
