@@ -8,8 +8,9 @@ of three features, baskets are lognormal with a coefficient of variation of 1.5.
 - ``both``: chances and mean baskets both depend on the context.
 
 Compared are ``rewards="hurdle"``, the default on the same revenue (``rewards="gaussian"``), the same as Thompson
-sampling (``exploration=1``), and clicks alone (``rewards="bernoulli"`` of whether there was a purchase). What is reported is the share of the best expected revenue
-that was lost, over all decisions, in worlds drawn anew for each seed and the same for all bandits.
+sampling (``exploration=1``), and clicks alone (``rewards="bernoulli"`` of whether there was a purchase). What is
+reported is the share of the best expected revenue that was lost, over all decisions, in worlds drawn anew for each seed
+and the same for all bandits.
 """
 
 from __future__ import annotations

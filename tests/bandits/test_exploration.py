@@ -38,10 +38,16 @@ def test_decisions_follow_the_propensities(options, exploration):
 def test_narrower_draws_choose_the_best_arm_more_often():
     best = [learned(exploration=width).propensities([1.0, 0.0]).max() for width in (2.0, 1.0, 0.5, 0.1)]
     assert best == sorted(best)
-    plain = learned()
+    plain = learned(alpha=0.0)  # Thompson sampling
     np.testing.assert_array_equal(learned(exploration=1.0).propensities(ROWS), plain.propensities(ROWS))
     for name in ("predict", "score"):  # what is known does not change
         np.testing.assert_array_equal(getattr(learned(exploration=0.5), name)(ROWS), getattr(plain, name)(ROWS))
+
+
+def test_what_does_not_go_together():
+    for options in ({"wide_for": 5}, {"wide_for": 5, "exploration": "auto", "horizon": 100}):
+        with refused(ParameterError, "conflicting-arguments", argument="wide_for"):
+            BanditSettings(**options)
 
 
 def test_it_is_the_sampling_sd_in_units_of_the_noise():
@@ -72,3 +78,30 @@ def test_what_it_does_not_go_with():
         LinearBandit(2, 1, settings=brps_cmab_inflated(0.5, delta=0.1), exploration=0.5)
     with refused(ParameterError, "conflicting-arguments", argument="exploration"):
         LinearBandit(2, 0, rewards="bernoulli", exploration=0.5)
+
+
+@pytest.mark.parametrize("given", [{"alpha": 0.0}, {"noise_sd": 1.0}, {"exploration": 1.0}, {"rewards": "bernoulli"}])
+def test_what_is_given_is_taken_at_its_word(given):
+    """With a level or a noise, decisions are the algorithm of the paper; left out, the width is that of evidence."""
+    assert LinearBandit(3, 2).settings.exploration == "auto"
+    assert LinearBandit(3, 2, **given).settings.exploration == 1.0
+
+
+def test_the_default_is_narrow_between_the_first_decisions_and_the_long_run():
+    bandit, sampling = learned(), learned(alpha=0.0)
+    narrow = learned(exploration=0.3)
+    for decisions, other in ((0, sampling), (29, sampling), (30, narrow), (179, narrow), (2000, sampling)):
+        for one in (bandit, other):
+            one.set_clock(decisions, {})
+        np.testing.assert_array_equal(bandit.propensities(ROWS), other.propensities(ROWS))
+
+
+@pytest.mark.parametrize(("horizon", "wide_for"), [(None, 0), (None, 70), (None, 5000), (1, 0), (900, 0), (10**4, 0)])
+def test_the_next_width_is_named(horizon, wide_for):
+    settings, t = BanditSettings(exploration="auto", horizon=horizon, wide_for=wide_for), 1
+    widths = [settings.width(t) for t in range(1, 12_000)]
+    while t < 11_999:
+        following = settings.changes_after(t)
+        assert len(set(widths[t - 1 : following - 1])) == 1
+        assert following >= 12_000 or widths[following - 1] != widths[t - 1]
+        t = following

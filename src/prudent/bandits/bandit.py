@@ -34,7 +34,7 @@ from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
 from .limits import PropensityLimits
 from .named_arms import NamedArms
-from .settings import BanditSettings, checked_sd
+from .settings import WIDE_FOR, BanditSettings, checked_sd
 
 _FLOAT = np.dtype(np.float64)
 _array = np.array  # looked up once: decisions take microseconds
@@ -88,9 +88,10 @@ class LinearBandit(NamedArms):
         Largest probability of every eligible arm, or of some arms. An arm with equal `min_propensity` and
         `max_propensity`, a control arm, has a fixed share. Propensities are exact with all of them.
     exploration : float or "auto", optional
-        Sd of a draw over the sd of the posterior; 1 is Thompson sampling. With ``"auto"`` it grows from 0.3 to 1 with
-        the number of decisions, which earns more as long as they are few; see ``BanditSettings``. The default is
-        ``"auto"`` if neither `alpha` nor `noise_sd` is given and rewards are normal, else 1.
+        Sd of a draw over the sd of the posterior; 1 is Thompson sampling. With ``"auto"`` it is 1 for the first ten
+        decisions of each arm, then grows from 0.3 to 1 with the number of decisions, which earns more while they are
+        few; see ``BanditSettings``. The default is ``"auto"`` if neither `alpha` nor `noise_sd` is given and rewards
+        are normal, else 1.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``.
     half_life : float or timedelta, optional
@@ -159,7 +160,9 @@ class LinearBandit(NamedArms):
             message = f'interactions="auto" is for normal rewards, not for rewards={rewards!r}'
             raise ParameterError(message, code="conflicting-arguments", argument="interactions")
         if exploration is None and settings is None and alpha is None and noise_sd is None and rewards == "gaussian":
-            more["exploration"] = "auto"
+            more["exploration"] = exploration = "auto"
+        if isinstance(exploration, str) and settings is None and horizon is None:
+            more["wide_for"] = WIDE_FOR * len(names)
         chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")

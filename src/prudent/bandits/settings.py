@@ -19,11 +19,8 @@ from .kernels.layout import Rule, rule_of
 from .kernels.step import LARGEST, inflated_sd
 
 _LEAST_DELTA = 1e-290  # 4t / delta is finite at every decision
-_LONG, _NARROWEST, _STEPS = (
-    4000,
-    0.3,
-    4,
-)  # decisions to come that are worth the full width; steps of it for each doubling
+_LONG, _NARROWEST, _STEPS = 2000, 0.3, 4  # decisions to come that are worth the full width; steps for each doubling
+WIDE_FOR = 10  # decisions for each arm
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
@@ -64,10 +61,13 @@ class BanditSettings:
     exploration : float or "auto", default=1
         Sd of a draw over the sd of the posterior. Thompson sampling, 1, is made for the long run; with a few thousand
         decisions for many arms and features narrower draws earn more, 0.5 for instance, but below that a bandit may
-        lock in to a poor arm. With ``"auto"`` it is sqrt(m / 4000), from 0.3 to 1, for m decisions to come.
+        lock in to a poor arm. With ``"auto"`` it is sqrt(m / 2000), from 0.3 to 1, for m decisions to come.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``. Without it, as many are taken to come as there were, so
         that draws become wider up to those of Thompson sampling, and no arm is locked out.
+    wide_for : int, default=0
+        Number of first decisions with the full width, for ``exploration="auto"`` without a `horizon`. A bandit that
+        knows next to nothing and draws narrowly locks in. ``LinearBandit`` takes ten for each arm.
 
     Raises
     ------
@@ -91,6 +91,7 @@ class BanditSettings:
     min_propensity: float = 0.0
     exploration: float | str = 1.0
     horizon: int | None = None
+    wide_for: int = 0
 
     def __post_init__(self) -> None:
         schedule = schedule_of(self.alpha)
@@ -99,6 +100,7 @@ class BanditSettings:
             "clip": bool(self.clip),
             "first_pulls": whole_number(self.first_pulls, "first_pulls", 0, LARGEST_COUNT),
             "min_propensity": probability(self.min_propensity, "min_propensity"),
+            "wide_for": whole_number(self.wide_for, "wide_for", 0, LARGEST_COUNT),
             "exploration": self.exploration
             if _is_auto(self.exploration)
             else checked_sd(self.exploration, "exploration"),
@@ -125,6 +127,11 @@ class BanditSettings:
             ("alpha", unseen is not None, "alpha has a level for what is unseen: a bandit has one level for all arms"),
             ("exploration", self.exploration != 1.0 and inflated, f"give exploration or {inflated}, not both"),
             ("horizon", self.horizon is not None and self.exploration != "auto", 'horizon is for exploration="auto"'),
+            (
+                "wide_for",
+                self.wide_for and (self.exploration != "auto" or self.horizon is not None),
+                'wide_for is for exploration="auto" without a horizon',
+            ),
             ("delta", len(inflated) > 1, "give sampling_sd or delta, not both: delta is a schedule of sampling_sd"),
         ):
             if conflict:
@@ -235,11 +242,13 @@ class BanditSettings:
         Examples
         --------
         >>> settings = BanditSettings(exploration="auto")
-        >>> [round(settings.width(t), 2) for t in (1, 1000, 10_000)]
+        >>> [round(settings.width(t), 2) for t in (1, 500, 10_000)]
         [0.3, 0.5, 1.0]
         """
         if self.exploration != "auto":
             return float(self.exploration)
+        if t <= self.wide_for:
+            return 1.0
         ahead = t if self.horizon is None else max(self.horizon - t, 1)
         step = math.floor(_STEPS * math.log2(ahead / _LONG))
         return min(max(2.0 ** (step / _STEPS / 2.0), _NARROWEST), 1.0)
@@ -260,10 +269,12 @@ class BanditSettings:
         Examples
         --------
         >>> settings = BanditSettings(exploration="auto")
-        >>> settings.changes_after(1), settings.width(420), round(settings.width(421), 3)
-        (421, 0.3, 0.324)
+        >>> settings.changes_after(1), settings.width(210), round(settings.width(211), 3)
+        (211, 0.3, 0.324)
         """
         now, same, other = self.width(t), t, LARGEST_COUNT
+        if t <= self.wide_for:
+            return self.changes_after(self.wide_for + 1) if self.width(self.wide_for + 1) == now else self.wide_for + 1
         if self.exploration != "auto" or self.width(other) == now:
             return LARGEST_COUNT
         while other - same > 1:  # widths go one way
@@ -320,7 +331,7 @@ class BanditSettings:
 @lru_cache(256)
 def _fixed(settings: BanditSettings, level: float, width: float) -> BanditSettings:
     """Return settings of one decision."""
-    return replace(settings, alpha=level, exploration=width, horizon=None)
+    return replace(settings, alpha=level, exploration=width, horizon=None, wide_for=0)
 
 
 def checked_sd(value: Any, name: str) -> float:

@@ -1,7 +1,7 @@
 """Arms with normal rewards, and terms beside their features as far as rewards give evidence of them.
 
-Contexts and rewards are kept, up to a number of rows that depends on that of the features. After 32 rewards, and then
-each time there are about 1.4 times as many, the terms are searched anew among all rows (``terms.found_terms``). Those
+Contexts and rewards are kept, up to a number of rows that depends on that of the features. After 24 rewards, and then
+each time there are a quarter more, the terms are searched anew among all rows (``terms.found_terms``). Those
 of the last search are tried on the rewards that came since (``trial``); if terms have predicted such rewards better
 than features alone, by ``_SURE`` standard errors over all trials, what was learned is learned again from these rows,
 with the terms that were found, else without any. Once the last search is done the rows are dropped: the terms are
@@ -32,9 +32,9 @@ from .gaussian import GaussianArms
 from .terms import Terms, found_terms
 from .trial import squares_saved
 
-_FIRST = 32  # rewards before the first search
-_GROWTH = math.sqrt(2.0)  # of the number of rewards, after which there is another search
-_SURE = 2.0  # standard errors by which terms must have predicted better
+_FIRST = 24  # rewards before the first search
+_GROWTH = 1.25  # of the number of rewards, after which there is another search
+_SURE = 1.5  # standard errors by which terms must have predicted better
 _MOST_ROWS, _MOST_NUMBERS = 4096, 2**18
 
 
