@@ -44,12 +44,6 @@ def test_narrower_draws_choose_the_best_arm_more_often():
         np.testing.assert_array_equal(getattr(learned(exploration=0.5), name)(ROWS), getattr(plain, name)(ROWS))
 
 
-def test_what_does_not_go_together():
-    for options in ({"wide_for": 5}, {"wide_for": 5, "exploration": "auto", "horizon": 100}):
-        with refused(ParameterError, "conflicting-arguments", argument="wide_for"):
-            BanditSettings(**options)
-
-
 def test_it_is_the_sampling_sd_in_units_of_the_noise():
     one = learned(noise_sd=0.5, exploration=3.0)
     two = learned(noise_sd=0.5, settings=BanditSettings(sampling_sd=1.5))
@@ -96,12 +90,28 @@ def test_the_default_is_narrow_between_the_first_decisions_and_the_long_run():
         np.testing.assert_array_equal(bandit.propensities(ROWS), other.propensities(ROWS))
 
 
-@pytest.mark.parametrize(("horizon", "wide_for"), [(None, 0), (None, 70), (None, 5000), (1, 0), (900, 0), (10**4, 0)])
-def test_the_next_width_is_named(horizon, wide_for):
-    settings, t = BanditSettings(exploration="auto", horizon=horizon, wide_for=wide_for), 1
-    widths = [settings.width(t) for t in range(1, 12_000)]
+@pytest.mark.parametrize(("horizon", "arms"), [(None, 0), (None, 7), (None, 500), (1, 7), (900, 0), (10**4, 3)])
+def test_the_next_width_is_named(horizon, arms):
+    settings, t = BanditSettings(exploration="auto", horizon=horizon), 1
+    widths = [settings.width(t, arms) for t in range(1, 12_000)]
     while t < 11_999:
-        following = settings.changes_after(t)
+        following = settings.changes_after(t, arms)
         assert len(set(widths[t - 1 : following - 1])) == 1
         assert following >= 12_000 or widths[following - 1] != widths[t - 1]
         t = following
+
+
+def test_an_arm_that_comes_early_widens_the_draws_again():
+    """As of a bandit that had all arms from the start, before and after the next decision, and after a load."""
+    bandit, all_along = LinearBandit(["a", "b"], 1), LinearBandit(["a", "b", "c"], 1)
+    for one in (bandit, all_along):
+        one.update([[1.0]] * 4, ["a", "a", "b", "b"], [1.0, 2.0, 3.0, 5.0]).set_clock(25, {})
+    assert bandit.propensities([1.0]).max() > 0.999  # narrow
+    bandit.add_arm("c")
+    np.testing.assert_allclose(bandit.propensities([1.0]), all_along.propensities([1.0]), rtol=1e-9)
+    decision = bandit.select([1.0])
+    np.testing.assert_allclose(decision.propensities, all_along.propensities([1.0]), rtol=1e-9)
+    bandit.remove_arm("c")
+    np.testing.assert_array_equal(
+        bandit.select([1.0]).propensities, LinearBandit.from_bytes(bandit.to_bytes()).propensities([1.0])
+    )

@@ -219,11 +219,11 @@ def test_the_width_grows_with_the_decisions_to_come(rng):
     x = rng.normal(size=3)
     for decisions in (0, 500, 2000, 5000):
         bandit.set_clock(decisions, {})
-        width = bandit.settings.width(decisions + 1)
+        width = bandit.settings.width(decisions + 1, 2)
         fixed = LinearBandit(2, 3, exploration=width, noise_sd=1.0, rng=1)
         fixed.set_clock(decisions, {})
         np.testing.assert_array_equal(bandit.propensities(x), fixed.propensities(x))
-    assert [bandit.settings.width(t) for t in (1, 20, 21)] == [1.0, 1.0, 0.3]
+    assert [bandit.settings.width(t, 2) for t in (1, 20, 21)] == [1.0, 1.0, 0.3]
     assert bandit.settings.width(10**6) == 1.0
     ends = pr.bandits.BanditSettings(exploration="auto", horizon=8000)
     assert [ends.width(t) for t in (1, 8000)] == [1.0, 0.3]

@@ -34,7 +34,7 @@ from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
 from .limits import PropensityLimits
 from .named_arms import NamedArms
-from .settings import WIDE_FOR, BanditSettings, checked_sd
+from .settings import BanditSettings, checked_sd
 
 _FLOAT = np.dtype(np.float64)
 _array = np.array  # looked up once: decisions take microseconds
@@ -160,9 +160,7 @@ class LinearBandit(NamedArms):
             message = f'interactions="auto" is for normal rewards, not for rewards={rewards!r}'
             raise ParameterError(message, code="conflicting-arguments", argument="interactions")
         if exploration is None and settings is None and alpha is None and noise_sd is None and rewards == "gaussian":
-            more["exploration"] = exploration = "auto"
-        if isinstance(exploration, str) and settings is None and horizon is None:
-            more["wide_for"] = WIDE_FOR * len(names)
+            more["exploration"] = "auto"
         chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
@@ -204,10 +202,10 @@ class LinearBandit(NamedArms):
 
     def _use_settings(self) -> None:
         """Tell the belief the settings of the next decision."""
-        self._belief.use(self._settings.at(self._decisions + 1))
+        self._belief.use(self._settings.at(self._decisions + 1, len(self._names)))
         level, t = self._settings.alpha, self._decisions + 1
-        self._lasts = t + 1 if isinstance(level, Schedule) else self._settings.changes_after(t)
-        self._width = self._settings.width(t)
+        self._lasts = t + 1 if isinstance(level, Schedule) else self._settings.changes_after(t, len(self._names))
+        self._width = self._settings.width(t, len(self._names))
         self._direct = self._drift is None and self._belief.any_reward
         free = self._settings.min_propensity == 0.0 and self._limits is None
         self._plain = free and self._drift is None
@@ -357,6 +355,7 @@ class LinearBandit(NamedArms):
                 raise ParameterError(text, code="conflicting-arguments", argument="like")
             self._belief.add_row(None if like is None else self._belief.prior_like(self._eligible(like, "like")[1]))
             self._add_names([name])
+            self._went_on()
         return self
 
     def remove_arm(self, arm: Arm) -> Self:
@@ -390,6 +389,7 @@ class LinearBandit(NamedArms):
             self._belief.remove_row(row)
             self._set_names([name for name in self._names if name != self._names[row]])
             self._rewards = self._belief.n_rewards
+            self._went_on()
         return self
 
     # -- decisions -----------------------------------------------------------------------------------------
@@ -506,7 +506,7 @@ class LinearBandit(NamedArms):
         if t < self._lasts:
             return
         falls = isinstance(level, Schedule) and level.signed_draws(t) != self._belief.rule.n
-        if falls or self._settings.width(t) != self._width:
+        if falls or self._settings.width(t, len(self._names)) != self._width:
             self._use_settings()
 
     # -- rewards -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from .kernels.step import LARGEST, inflated_sd
 
 _LEAST_DELTA = 1e-290  # 4t / delta is finite at every decision
 _LONG, _NARROWEST, _STEPS = 2000, 0.3, 4  # decisions to come that are worth the full width; steps for each doubling
-WIDE_FOR = 10  # decisions for each arm
+_WIDE_FOR = 10  # decisions for each arm, of which a narrow bandit may lock in
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
@@ -64,10 +64,8 @@ class BanditSettings:
         lock in to a poor arm. With ``"auto"`` it is sqrt(m / 2000), from 0.3 to 1, for m decisions to come.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``. Without it, as many are taken to come as there were, so
-        that draws become wider up to those of Thompson sampling, and no arm is locked out.
-    wide_for : int, default=0
-        Number of first decisions with the full width, for ``exploration="auto"`` without a `horizon`. A bandit that
-        knows next to nothing and draws narrowly locks in. ``LinearBandit`` takes ten for each arm.
+        that draws become wider up to those of Thompson sampling, and no arm is locked out; and ``LinearBandit`` draws
+        with the full width as long as there are at most ten decisions for each arm.
 
     Raises
     ------
@@ -91,7 +89,6 @@ class BanditSettings:
     min_propensity: float = 0.0
     exploration: float | str = 1.0
     horizon: int | None = None
-    wide_for: int = 0
 
     def __post_init__(self) -> None:
         schedule = schedule_of(self.alpha)
@@ -100,7 +97,6 @@ class BanditSettings:
             "clip": bool(self.clip),
             "first_pulls": whole_number(self.first_pulls, "first_pulls", 0, LARGEST_COUNT),
             "min_propensity": probability(self.min_propensity, "min_propensity"),
-            "wide_for": whole_number(self.wide_for, "wide_for", 0, LARGEST_COUNT),
             "exploration": self.exploration
             if _is_auto(self.exploration)
             else checked_sd(self.exploration, "exploration"),
@@ -127,11 +123,6 @@ class BanditSettings:
             ("alpha", unseen is not None, "alpha has a level for what is unseen: a bandit has one level for all arms"),
             ("exploration", self.exploration != 1.0 and inflated, f"give exploration or {inflated}, not both"),
             ("horizon", self.horizon is not None and self.exploration != "auto", 'horizon is for exploration="auto"'),
-            (
-                "wide_for",
-                self.wide_for and (self.exploration != "auto" or self.horizon is not None),
-                'wide_for is for exploration="auto" without a horizon',
-            ),
             ("delta", len(inflated) > 1, "give sampling_sd or delta, not both: delta is a schedule of sampling_sd"),
         ):
             if conflict:
@@ -197,13 +188,15 @@ class BanditSettings:
         level = self.alpha.at(1) if isinstance(self.alpha, Schedule) else self.alpha
         return -self.n if level < 0.0 else self.n
 
-    def at(self, t: int) -> BanditSettings:
+    def at(self, t: int, arms: int = 0) -> BanditSettings:
         """Return the settings of one decision, in which a falling level is a number.
 
         Parameters
         ----------
         t : int
             Number of the decision, from 1.
+        arms : int, default=0
+            Number of arms, see ``width``.
 
         Returns
         -------
@@ -219,20 +212,22 @@ class BanditSettings:
         if not self.moving:
             return self
         level = self.alpha.at(t) if isinstance(self.alpha, Schedule) else self.alpha
-        return _fixed(self, level, self.width(t))
+        return _fixed(self, level, self.width(t, arms))
 
     @property
     def moving(self) -> bool:
         """Whether level or width of a decision depend on its number."""
         return isinstance(self.alpha, Schedule) or self.exploration == "auto"
 
-    def width(self, t: int) -> float:
+    def width(self, t: int, arms: int = 0) -> float:
         """Return the sd of a draw over the sd of the posterior at a decision; with ``"auto"`` in steps of 9%.
 
         Parameters
         ----------
         t : int
             Number of the decision, from 1.
+        arms : int, default=0
+            Number of arms, for each of which the first ten decisions have the full width if there is no horizon.
 
         Returns
         -------
@@ -247,19 +242,21 @@ class BanditSettings:
         """
         if self.exploration != "auto":
             return float(self.exploration)
-        if t <= self.wide_for:
+        if self.horizon is None and t <= _WIDE_FOR * arms:
             return 1.0
         ahead = t if self.horizon is None else max(self.horizon - t, 1)
         step = math.floor(_STEPS * math.log2(ahead / _LONG))
         return min(max(2.0 ** (step / _STEPS / 2.0), _NARROWEST), 1.0)
 
-    def changes_after(self, t: int) -> int:
+    def changes_after(self, t: int, arms: int = 0) -> int:
         """Return the number of the first decision after ``t`` that has another width.
 
         Parameters
         ----------
         t : int
             Number of a decision, from 1.
+        arms : int, default=0
+            Number of arms, see ``width``.
 
         Returns
         -------
@@ -272,10 +269,14 @@ class BanditSettings:
         >>> settings.changes_after(1), settings.width(210), round(settings.width(211), 3)
         (211, 0.3, 0.324)
         """
-        now, same, other = self.width(t), t, LARGEST_COUNT
-        if t <= self.wide_for:
-            return self.changes_after(self.wide_for + 1) if self.width(self.wide_for + 1) == now else self.wide_for + 1
-        if self.exploration != "auto" or self.width(other) == now:
+        now, same, other = self.width(t, arms), t, LARGEST_COUNT
+        if self.exploration != "auto":
+            return LARGEST_COUNT
+        if self.horizon is None and t <= _WIDE_FOR * arms:
+            same = _WIDE_FOR * arms
+            if self.width(same + 1) != now:
+                return same + 1
+        if self.width(other) == now:
             return LARGEST_COUNT
         while other - same > 1:  # widths go one way
             middle = (same + other) // 2
@@ -331,7 +332,7 @@ class BanditSettings:
 @lru_cache(256)
 def _fixed(settings: BanditSettings, level: float, width: float) -> BanditSettings:
     """Return settings of one decision."""
-    return replace(settings, alpha=level, exploration=width, horizon=None, wide_for=0)
+    return replace(settings, alpha=level, exploration=width, horizon=None)
 
 
 def checked_sd(value: Any, name: str) -> float:
