@@ -56,7 +56,7 @@ class LinearBandit(NamedArms):
     alpha : float or Schedule, optional
         Risk level in (-1, 1), or a schedule of it such as ``Decay``. 0 is Thompson sampling, positive values are
         averse to uncertainty about the mean reward, negative values seek it. Online, 0 to 0.5 is recommended. The
-        default is 0, and 0.5 for clicks and counts.
+        default is 0 (see `exploration`), and 0.5 for clicks and counts.
     noise_sd : float, optional
         Sd of the noise of rewards. By default it is learned, and decisions depend neither on the unit nor, with an
         intercept, on the zero of rewards; until two different rewards were seen choices are uniform.
