@@ -64,6 +64,14 @@ QUOTES = (
         "a decision, NORMAL",
         OURS,
     ),
+    Quote(README, "`import prudent`", "core.start_up", "import prudent", OURS),
+    Quote(
+        README,
+        "the first exact solve after installing a wheel with kernels (`make wheel`), imports included",
+        "first_contact",
+        "first call: exact Bayesian risk, two states",
+        OURS,
+    ),
     Quote(PRODUCTION, "`select` + `update`, 10 arms", "bandit.peers", "select + update, Thompson", OURS),
     Quote(PRODUCTION, "the same, and `decision.propensity` read", "bandit.peers", "  with exact propensity", OURS),
     Quote(

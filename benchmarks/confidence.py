@@ -1,9 +1,12 @@
-"""Do confidence sequences hold, and how long do they take: ``python -m benchmarks.confidence``.
+"""Do confidence sequences hold, and how long do they take: ``python -m benchmarks.confidence --workers 2 --keep FILE``.
 
 False alarms: experiments in which the truth is ever outside, with a look after every reward. An sd that is learned is
 exact for normal rewards only; for the other laws its rate is printed without a limit. Stopping times: how many
 rewards of each arm it takes until zero is outside, if the difference of two arms is half of the noise; a test with a
 fixed size needs 2 (1.96 + 0.84)^2 / 0.25 = 63 rewards of each arm for a power of 80% at 5%, two-sided.
+
+The experiments are simulated in pieces, each with random numbers of its own. What a piece has found is appended to the
+file ``--keep``; run again, the command goes on with the pieces that are missing.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +24,10 @@ from prudent.evaluation.confidence import Bets, normal_widths
 from prudent.evaluation.confidence_differences import bet_capitals, difference_widths, pair_capital
 from prudent.evaluation.confidence_sequences import Sums, bet_sizes, log_capital
 
+from ._study import results
+
 FIXED = 2.0 * (1.959964 + 0.841621) ** 2 / 0.25  # rewards of each arm of a test with a fixed size
+PIECE = 250  # experiments
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
 
 
@@ -154,43 +161,66 @@ def _first(hit: Any) -> Any:
     return np.where(hit.any(axis=1), hit.argmax(axis=1) + 1.0, np.inf)
 
 
+STOPS: list[tuple[str, str, bool, Callable[[int, np.random.Generator], Any]]] = [
+    ("normal", "normal, sd given", True, lambda n, rng: normal_stops(n, rng, sd=1.0, law="normal")),
+    ("normal", "normal, sd learned", True, lambda n, rng: normal_stops(n, rng, sd=None, law="normal")),
+    ("Bernoulli 37% 62%", "normal, sd 1/2", True, lambda n, rng: normal_stops(n, rng, sd=0.5, law="Bernoulli")),
+    ("Bernoulli 37% 62%", "normal, sd learned", True, lambda n, rng: normal_stops(n, rng, sd=None, law="Bernoulli")),
+    ("Bernoulli 37% 62%", "bernstein", True, lambda n, rng: bernstein_stops(n, rng, (0.375, 0.625), 63)),
+    ("Bernoulli 1% 1.5%", "bernstein", False, lambda n, rng: bernstein_stops(n, rng, (0.01, 0.015), 8000)),
+]
+
+
+def piece(task: tuple[str, int, int, int, int, int]) -> Any:
+    """Return misses by assignment and interval of some experiments of a law, or stopping times of a row of the table.
+
+    A task is what is asked for, the number of the law or row, experiments, looks, the seed and the number of the piece.
+    """
+    what, number, experiments, looks, seed, part = task
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(what == "stops", number, part)))
+    if what == "stops":
+        return STOPS[number][3](experiments, rng).tolist()
+    law = LAWS[number]
+    kinds = ["bernstein", "betting"] if law.bounded else []
+    x = law.draw(rng, (experiments, looks))
+    alone = {kind: int(misses(kind, law, x).sum()) for kind in (*kinds, "normal, sd given", "normal, sd learned")}
+    greedy = adaptive(law, experiments, looks, rng)
+    return {"one arm": alone, "greedy": {kind: round(rate * experiments) for kind, rate in greedy.items()}}
+
+
 def main() -> int:
     """Print both tables; return 1 if a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experiments", type=int, default=10_000)
     parser.add_argument("--looks", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--keep", type=Path, default=None, help="file of the pieces")
     given = parser.parse_args()
-    rng, bad = np.random.default_rng(given.seed), 0
+    parts = [(part, min(PIECE, given.experiments - part)) for part in range(0, given.experiments, PIECE)]
+    tasks = [("alarms", i, n, given.looks, given.seed, part) for part, n in parts for i in range(len(LAWS))]
+    few = [(part, max(20, n // 50) if "bernstein" in row[1] else n) for row in STOPS for part, n in parts]
+    rows = [i for i in range(len(STOPS)) for _ in parts]
+    tasks += [("stops", i, n, 0, given.seed, part) for i, (part, n) in zip(rows, few, strict=True)]
+    found, bad = dict(zip(tasks, results(piece, tasks, given.workers, given.keep), strict=True)), 0
     print(f"False alarms at 95%: {given.experiments:,} experiments, a look after each of {given.looks:,} rewards")
     print(f"{'rewards':15}{'assignment':14}{'interval':28}{'rate':>8}  limit 5%")
-    for law in LAWS:
-        kinds = ["bernstein", "betting"] if law.bounded else []
-        x = law.draw(rng, (given.experiments, given.looks))
-        for kind in [*kinds, "normal, sd given", "normal, sd learned"]:
-            bad += _alarm(law, "one arm", kind, float(misses(kind, law, x).mean()))
-        for kind, rate in adaptive(law, given.experiments, given.looks, rng).items():
-            bad += _alarm(law, "greedy", kind, rate)
+    for i, law in enumerate(LAWS):
+        pieces = [said for task, said in found.items() if task[:2] == ("alarms", i)]
+        for assignment, kinds in pieces[0].items():
+            for kind in kinds:
+                rate = sum(one[assignment][kind] for one in pieces) / given.experiments
+                bad += _alarm(law, assignment, kind, rate)
     print("\nRewards of each arm until a difference of half the noise is found; a fixed size needs 63, limit 126")
     print(f"{'rewards':22}{'interval':28}{'median':>8}{'mean':>8}{'80%':>8}{'by 126':>9}")
-    few = max(20, given.experiments // 50)
-    for law_name, kind, limited, stops in (
-        ("normal", "normal, sd given", True, normal_stops(given.experiments, rng, sd=1.0, law="normal")),
-        ("normal", "normal, sd learned", True, normal_stops(given.experiments, rng, sd=None, law="normal")),
-        ("Bernoulli 37% 62%", "normal, sd 1/2", True, normal_stops(given.experiments, rng, sd=0.5, law="Bernoulli")),
-        ("Bernoulli 37% 62%", "normal, sd learned", True, normal_stops(given.experiments, rng, sd=None, law="B")),
-        ("Bernoulli 37% 62%", "bernstein", True, bernstein_stops(few, rng, (0.375, 0.625), 63)),
-        ("Bernoulli 1% 1.5%", "bernstein", False, bernstein_stops(few, rng, (0.01, 0.015), 8000)),
-    ):
+    for i, (law_name, kind, limited, _) in enumerate(STOPS):
+        stops = np.concatenate([said for task, said in found.items() if task[:2] == ("stops", i)])
         late = float(np.quantile(stops, 0.8))
         missed = limited and late > 2.0 * FIXED
         bad += missed
         share = float((stops <= 2.0 * FIXED).mean())
         note = ("  MISSED" if missed else "") if limited else "  (no limit; scaled to 63)"
-        print(
-            f"{law_name:22}{kind:28}{np.median(stops):8.0f}{np.mean(stops):8.0f}{late:8.0f}{share:9.1%}{note}",
-            flush=True,
-        )
+        print(f"{law_name:22}{kind:28}{np.median(stops):8.0f}{np.mean(stops):8.0f}{late:8.0f}{share:9.1%}{note}")
     return int(bad > 0)
 
 

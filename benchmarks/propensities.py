@@ -8,19 +8,20 @@ p (1 - p). A sticky decision counts once. Limit: five standard errors. The work 
 its own and ``--replicas`` processes. What a piece has found is appended to the file ``--keep``; run again, the command
 goes on with the pieces that are missing.
 
+With ``--store postgresql`` the slots are in servers of PostgreSQL that the command starts.
+
 Before that, bandits with floors and caps by arm decide as often in one and the same context, without a journal.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ from prudent.service.bodies import SlotSpec
 from prudent.service.experiment_specs import ExperimentSpec, HoldOut
 from prudent.service.experiments import Experiment
 from prudent.service.registry import Registry
+
+from ._journal_writers import server
+from ._study import results
 
 ARMS = ["control", "a", "b", "c"]
 LIMIT = 5.0
@@ -73,9 +77,9 @@ def spec(sticky: float = 1e9) -> ExperimentSpec:
     )  # fmt: skip
 
 
-def prepare(folder: str) -> None:
+def prepare(store: str) -> None:
     """Make the slot and start its experiment."""
-    registry = Registry(f"sqlite:{folder}", synchronous="NORMAL", timeout=120.0)
+    registry = Registry(store, synchronous="NORMAL", timeout=120.0)
     with registry.journal("home", pr.LinearBandit(ARMS, 2, noise_sd=1.0)) as journal:
         experiment = Experiment(registry, "home", journal)
         experiment.put(spec(), "benchmark", "home")
@@ -85,9 +89,9 @@ def prepare(folder: str) -> None:
 
 def work(given: tuple[str, int, int]) -> dict[str, Any]:
     """Decide and report rewards in one process; return counts, sums and variances by part and arm."""
-    folder, number, decisions = given
+    store, number, decisions = given
     rng = np.random.default_rng([number, time.time_ns()])
-    registry = Registry(f"sqlite:{folder}", synchronous="NORMAL", timeout=120.0)
+    registry = Registry(store, synchronous="NORMAL", timeout=120.0)
     found: dict[str, Any] = {}
     worth = dict(zip(ARMS, (0.0, 0.6, 0.2, 0.4), strict=True))
     with registry.journal("home") as journal:
@@ -125,13 +129,20 @@ def work(given: tuple[str, int, int]) -> dict[str, Any]:
     return found
 
 
-def measured(decisions: int, replicas: int) -> dict[str, Any]:
-    """Return the sums of a piece: processes that decide for one slot."""
+def measured(task: tuple[str, int, int, int]) -> dict[str, Any]:
+    """Return the sums of a piece: processes that decide for one slot, in a store of their own."""
+    store, _, decisions, replicas = task
+    database = server() if store == "postgresql" else None
     with tempfile.TemporaryDirectory() as folder:
-        prepare(folder)
-        shares = [(folder, number, math.ceil(decisions / replicas)) for number in range(replicas)]
-        with ProcessPoolExecutor(replicas, multiprocessing.get_context("spawn")) as pool:
-            return _total(pool.map(work, shares))
+        try:
+            address = f"sqlite:{folder}" if database is None else database.address
+            prepare(address)
+            shares = [(address, number, math.ceil(decisions / replicas)) for number in range(replicas)]
+            with ProcessPoolExecutor(replicas, multiprocessing.get_context("spawn")) as pool:
+                return {part: one.tolist() for part, one in _total(pool.map(work, shares)).items()}
+        finally:
+            if database is not None:
+                database.close()
 
 
 def _total(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -140,27 +151,6 @@ def _total(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
         for part, sums in result.items():
             total[part] = total.get(part, 0.0) + np.asarray(sums)
     return total
-
-
-def kept(path: Path) -> list[dict[str, Any]]:
-    """Return what the pieces in a file have found; a last line that was cut off is left out."""
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
-def pieces(decisions: int, path: Path, size: int, replicas: int, workers: int) -> list[dict[str, Any]]:
-    """Work on the pieces that a file lacks, and return what all have found."""
-    found = kept(path)
-    path.write_text("".join(json.dumps(one) + "\n" for one in found))
-    missing = math.ceil(decisions / size) - len(found)
-    with ThreadPoolExecutor(max(1, workers // replicas)) as pool, open(path, "a") as file:
-        for result in as_completed([pool.submit(measured, size, replicas) for _ in range(missing)]):
-            sums = {part: one.tolist() for part, one in result.result().items()}
-            file.write(json.dumps(sums) + "\n")
-            file.flush()
-            found.append(sums)
-            print(f"{len(found)} of {math.ceil(decisions / size)} pieces", flush=True)
-    return found
 
 
 def deviations(total: dict[str, Any]) -> dict[tuple[str, str], float]:
@@ -180,13 +170,16 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=Path("propensities.jsonl"), help="file of the pieces")
     parser.add_argument("--piece", type=int, default=25_000, help="decisions of a piece")
     parser.add_argument("--replicas", type=int, default=2, help="processes that decide for one slot")
-    parser.add_argument("--workers", type=int, default=2, help="processes at the same time")
+    parser.add_argument("--workers", type=int, default=1, help="pieces at the same time")
+    parser.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite")
     given = parser.parse_args()
     alone = repeated(given.decisions)
     bad = _show(f"{given.decisions:,} decisions in one context", alone)
-    found = pieces(given.decisions, given.keep, given.piece, given.replicas, given.workers)
+    tasks = [(given.store, i, given.piece, given.replicas) for i in range(math.ceil(given.decisions / given.piece))]
+    found = results(measured, tasks, given.workers, given.keep)
     made = int(sum(np.array(sums)[0].sum() for one in found for sums in one.values()))
-    bad |= _show(f"{made:,} decisions of {len(found)} slots by {given.replicas} processes each", _total(found))
+    title = f"{made:,} decisions of {len(found)} slots in {given.store} by {given.replicas} processes each"
+    bad |= _show(title, _total(found))
     return int(bad)
 
 

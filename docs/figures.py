@@ -317,6 +317,34 @@ def learning() -> Figure:
     return figure
 
 
+def stream() -> Figure:
+    """How far Bayesian-risk Q-learning is from the certified values, over its updates."""
+    figure, axes = canvas(3.0)
+    rng = np.random.default_rng(1)
+    problem = pr.envs.random_model(5, 2, branching=3, discount=0.8, rng=rng)
+    log = problem.model.trajectory(problem.theta, np.zeros(5, int), 100, rng=rng)
+    marks = np.unique(np.geomspace(1.0, 3_000.0, 25).astype(int))
+    ways = (None, "brps-0.5"), (1_000, "brps-0.9"), (100, "brps-0.99"), (20, "law")
+    for risk, measure, line in (("cvar", pr.CVaR(0.7), "-"), ("var", pr.VaR(0.7), "--")):
+        for draws, colour in ways:
+            settings = pr.agents.brql(0.7, risk=risk, draws=draws, batch=10**6)
+            agent = pr.agents.QLearningAgent(problem.model, settings=settings, rng=2, indices=True)
+            for row in log:
+                agent.observe(*row[:3])
+            wanted = pr.BayesianRiskMDP(problem.model, agent.posterior, risk=measure).solve().value
+            off, done = [], 0
+            for mark in marks.tolist():
+                agent.learn(mark - done)
+                done = mark
+                off.append(abs(agent.value - wanted).max() / abs(wanted).max())
+            name = f"{measure.__class__.__name__}, {'exact rows' if draws is None else f'{draws:,} draws'}"
+            axes.loglog(marks, off, line, color=hex_of(colour), label=name)
+    axes.set(xlabel="updates of Q", ylabel="distance to the certified value")
+    axes.set_title("Exact rows go on where draws stop", fontsize=10)
+    axes.legend(fontsize=6.5, loc="lower left")
+    return figure
+
+
 FIGURES: tuple[Callable[[], Figure], ...] = (
     posterior,
     tails,
@@ -328,6 +356,7 @@ FIGURES: tuple[Callable[[], Figure], ...] = (
     propensities,
     episodes,
     learning,
+    stream,
 )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from ._support.checks import FloatArray, IntArray, takes
+from ._support.checks import FloatArray, IntArray, takes, whole_number
 from ._support.content import Content
 from .agents.protocol import AgentFactory
 from .agents.tabular import TabularAgent
@@ -33,6 +33,7 @@ from .simulation.tabular import simulate
 
 __all__ = ["check_agent", "check_environment", "check_posterior", "check_risk"]
 
+_MOST = 10**7  # steps and draws of a suite
 FALSE_ALARM = 1e-7  # probability that a suite fails by chance, for each of its statistical tests
 Played = list[tuple[int, int, int | None, int | None, float]]
 
@@ -90,6 +91,7 @@ def check_agent(
         listed = [frozen_lake(0.2), inventory(censored=True), river_swim(4), _machine()]
     else:
         listed = [problems] if isinstance(problems, Problem) else list(problems)
+    steps, rng = whole_number(steps, "steps", maximum=_MOST), whole_number(rng, "rng", minimum=0)
     suites = [_AgentSuite(factory, problem, steps, rng) for problem in listed]
     tested: dict[str, None] = {}
     refusals: list[ModelError] = []
@@ -310,6 +312,8 @@ def check_environment(
     >>> check_environment(gaussian_bandit)[-1]
     'environment-means'
     """
+    steps, rng = whole_number(steps, "steps", maximum=_MOST), whole_number(rng, "rng", minimum=0)
+    draws = whole_number(draws, "draws", maximum=_MOST)
     env = make()
     rules: Callable[..., Iterator[str]] = _problem_rules if isinstance(env, Problem) else _bandit_rules
     return list(rules(make, env, steps, rng, draws))
@@ -481,6 +485,7 @@ def check_posterior(
     >>> rules[-1]
     'posterior-copy'
     """
+    draws, rng = whole_number(draws, "draws", maximum=_MOST), whole_number(rng, "rng", minimum=0)
     return list(_posterior_rules(make, list(observations), model, draws, rng))
 
 

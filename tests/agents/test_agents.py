@@ -29,6 +29,7 @@ from prudent.envs.inventory import inventory
 from prudent.envs.random_model import random_model
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError, StateFileError
 from prudent.planning.inner import Plan, keep_corners, known_part, refresh, work_space
+from prudent.planning.rows import lowest_of_pair
 from prudent.risk import CVaR, Mean, MeanCVaR, ModifiedCVaR, VaR, WorstCase
 from prudent.simulation import tabular
 
@@ -56,12 +57,29 @@ def solved(model, counts, n, weights, *, sweeps=0, seed=0, start=None):
 
 
 def test_draws_are_numpys_gammas():
-    counts = np.array([[1.0, 2.5, 0.0, 40.0], [1.0, 1.0, 7.0, 1e6]])
-    theta = draws_of(counts, 50, seed=3)
+    counts = np.array([[1.0, 2.5, 0.0, 40.0], [1.0, 1.0, 7.0, 1e6], [1.0001, 1.2, 3.0, 1e12]])
+    theta = draws_of(counts, 5000, seed=3)
     rng = np.random.default_rng(3)
-    for b in range(2):
-        gammas = np.array([rng.standard_gamma(c, 50) if c else np.zeros(50) for c in counts[b]])
+    for b in range(3):
+        gammas = np.array([rng.standard_gamma(c, 5000) if c else np.zeros(5000) for c in counts[b]])
         assert theta[:, b] == pytest.approx((gammas / gammas.sum(axis=0)).T, rel=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 11, 100])
+@pytest.mark.parametrize("outcomes", [2, 3, 4, 6])
+def test_the_lowest_draw_of_a_pair(n, outcomes, rng):
+    """Of draws that are equal the first one, as in NumPy."""
+    value, reward = rng.normal(size=9), rng.normal(size=outcomes)
+    states = rng.integers(0, 9, size=outcomes).astype(np.int32)
+    for sign in (1.0, -1.0):
+        theta = rng.dirichlet(np.ones(outcomes), 100).T.copy()
+        theta[:, n // 2] = theta[:, 0]
+        zero, ends = np.uint64(0), np.array([0, outcomes])
+        low, index = lowest_of_pair(zero, zero, ends, states, reward, 0.9, theta, n, sign, value, np.empty(100))
+        drawn = sign * (reward + 0.9 * value[states]) @ theta[:, :n]
+        assert low == pytest.approx(drawn.min(), rel=1e-13)
+        assert drawn[index] == pytest.approx(drawn.min(), rel=1e-13)
+        assert index == (0 if index == n // 2 else index)
 
 
 def test_small_counts_do_not_underflow():

@@ -5,6 +5,7 @@ import pytest
 from refusals import refused
 from scipy import special, stats
 
+from prudent.bandits.kernels.highest import decide_coins
 from prudent.bandits.law import BetaLaw
 from prudent.errors import ParameterError
 
@@ -91,3 +92,40 @@ def test_chances_by_panels_are_those_by_incomplete_beta_functions(alpha, largest
             np.testing.assert_allclose(law.chances(), expected, rtol=0, atol=1e-8)
         assert np.isfinite(law.chances()).all()
         assert law.chances().sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def random_law(largest, rng):
+    """Return a law of a few arms with up to ``largest`` rewards, near each other or far apart."""
+    size = rng.integers(1, 12)
+    counts = largest ** rng.uniform(0.0, 1.0, size)
+    share = rng.random() + rng.choice([0.0, 1.0, 3.0]) * rng.standard_normal(size) * np.sqrt(0.25 / counts)
+    share = np.clip(share if rng.random() < 0.7 else rng.random(size), 1e-9, 1.0 - 1e-9)
+    alpha = rng.choice([0.0, 0.0, 0.5, 0.7, 0.9, 0.99, -0.5, -0.7])
+    return BetaLaw(np.maximum(counts * share, 0.05), np.maximum(counts * (1.0 - share), 0.05), alpha)
+
+
+@pytest.mark.parametrize(("largest", "defect"), [(1.0, 1e-12), (1e2, 1e-12), (1e4, 2e-12), (1e6, 2e-11), (1e8, 1e-10)])
+def test_chances_need_no_correction_and_one_by_itself_is_that_of_all(largest, defect, rng):
+    for _ in range(60):
+        law = random_law(largest, rng)
+        every = law._integrated(-1)
+        assert abs(every.sum() - 1.0) < defect, (law.successes, law.failures, law.n)
+        alone = [law.chance(i) for i in range(every.size)]
+        np.testing.assert_allclose(alone, every, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e2, 1e4, 1e8])
+def test_the_highest_score_is_found_with_few_quantiles(largest, rng):
+    """Decisions are those of all scores, bit by bit."""
+    for _ in range(60):
+        law = random_law(largest, rng)
+        size = law.successes.size
+        uniforms = rng.random((5, size)) ** rng.choice([1.0, 20.0])
+        uniforms[0, 0] = 0.0  # as Generators may draw it
+        scores = law.draw(np.maximum(uniforms, 2.0**-54))
+        chosen, score, marks = np.empty(5, dtype=np.int64), np.empty(5), np.zeros((size, 4), dtype=np.int64)
+        rule = law.n, law.place, 0, 0.0
+        among = np.empty((0, size), dtype=np.bool_)
+        assert decide_coins(law.counts, marks, np.arange(size), uniforms.reshape(-1), *rule, chosen, score, among) == 0
+        np.testing.assert_array_equal(score, scores.max(axis=1))
+        np.testing.assert_array_equal(scores[np.arange(5), chosen], score)

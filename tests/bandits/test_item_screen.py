@@ -1,18 +1,39 @@
-"""Items whose score cannot be among the highest are not drawn: the slate is the same, bit by bit."""
+"""Items: their moments, and slates without drawing the scores that cannot be among the highest, bit by bit."""
 
 import numpy as np
 import pytest
 
 import prudent as pr
-from prudent.bandits.kernels.items import draw_highest, draw_scores
+from prudent.bandits.kernels.items import draw_highest, draw_scores, item_moments
 from prudent.bandits.law.normal import _draw_bounds
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 7, 8, 9, 21])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("q", [0.0, 2.0])
+def test_moments_are_products_and_lengths(rng, dim, intercept, q):
+    size = dim + intercept
+    root, mean = np.tril(rng.normal(size=(size, size))), rng.normal(size=size)
+    for k in (1, 7, 8, 9, 63, 64, 65, 130):
+        features = rng.normal(size=(k, dim))
+        rows, centres, offsets = np.hstack([np.ones((k, int(intercept))), features]), np.zeros(k), np.zeros(k)
+        places, own, totals = rng.integers(-1, 3, size=k), rng.normal(size=(3, size + 1)), rng.random(3)
+        if q > 0.0:
+            old = places >= 0
+            rows[old] -= own[places[old], :-1]
+            centres[old], offsets[:] = own[places[old], -1], 1.0 / q
+            offsets[old] = 1.0 / (q + totals[places[old]])
+        moments = np.empty((2, k))
+        item_moments(features, intercept, places, own, totals, q, root, mean, moments)
+        np.testing.assert_allclose(moments[0], centres + rows @ mean, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(moments[1], np.sqrt(offsets + ((rows @ root.T) ** 2).sum(axis=1)), rtol=1e-12)
+
+
 @pytest.mark.parametrize("n", [1, 2, 10, 1000, -1, -7])
-@pytest.mark.parametrize("top", [1, 2, 10])
+@pytest.mark.parametrize("top", [1, 2, 10, 33])
 def test_the_highest_scores_are_those_of_all_draws(rng, n, top):
     for case in range(60):
-        k = int(rng.integers(33, 400))
+        k = int(rng.integers(34, 400))
         mean = rng.normal(size=k) * rng.choice([0.0, 1e-9, 1.0, 1e9])
         sd = rng.gamma(1.0, size=k) * rng.choice([0.0, 1e-12, 1.0, 1e6])
         if case % 3 == 0:  # ties

@@ -125,9 +125,20 @@ def test_outlandish_files_are_refused_and_not_obeyed(tmp_path):
         claim = json.loads(certificate) | {"model": checker.hashlib.sha256(forgery).hexdigest()}
         with pytest.raises(checker.RefusedError):
             checker.check(forgery, json.dumps(claim).encode())
-    for content in (b"", b"[]", b"{}", b"\xff", b"[" * 100_000):
-        with pytest.raises(checker.RefusedError):
+    begun, deep = certificate.rstrip()[:-1], b"[" * 900 + b"]" * 900
+    for content in (
+        *(b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b"\xef\xbb\xbf" + certificate, certificate + b"{}"),
+        begun + b', "error": 1e9}',  # a name that another reader may take from its first place
+        *(begun + b', "remark": ' + remark + b"}" for remark in (b"NaN", b"-Infinity", b"9" * 10**6, b'"\xe9"')),
+        *(
+            certificate.replace(b'"value":', b'"value": ' + cell + b', "was":')
+            for cell in (deep, b"1e999", b'"' + b"x" * 10**6 + b'"')
+        ),
+    ):
+        with pytest.raises(checker.RefusedError) as said:
             checker.check(model, content)
+        assert len(str(said.value)) < 250
+        assert len(str(said.value).splitlines()) == 1
 
 
 def test_the_command_and_the_script_say_the_same(tmp_path, capsys):

@@ -277,6 +277,27 @@ def test_compiled_ahead_is_all_of_it():
     assert surface.stdout == ""
 
 
+@pytest.mark.slow
+def test_compiled_ahead_is_what_every_example_needs():
+    """The examples of all public names, after `prudent compile`."""
+    call = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-s",
+        "-p",
+        "_compilations",
+        str(Path(prudent.__file__).parent),
+    ]
+    ready = python("import sys; from prudent.__main__ import main; sys.exit(main(['compile']))")
+    assert ready.returncode == 0, ready.stderr
+    run = subprocess.run(call, env=environment(), capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
+
+
 KILLED = """
 import os, signal, sys
 from prudent.cli import compile as ahead

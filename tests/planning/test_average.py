@@ -268,38 +268,6 @@ def test_rows_that_do_not_quite_sum_to_one(rng):
     assert abs(off.gain - exact.gain) <= off.error_bound + exact.error_bound
 
 
-def test_with_durations_the_gain_is_that_of_a_unit_of_time(rng):
-    """Mean reward of a step over its mean duration, by stationary laws, and the best over all policies."""
-    S, A, K = 4, 2, 3
-    pair = np.repeat(np.arange(S * A), K)
-    target, reward = rng.integers(S, size=pair.size), rng.normal(size=pair.size)
-    target[::K] = (np.arange(S * A) // A + 1) % S  # all states are connected
-    duration = rng.integers(1, 6, size=pair.size).astype(float)
-    model = pr.UncertainMDP.from_entries(
-        np.arange(S * A).reshape(S, A), pair, np.tile(np.arange(K), S * A), target, reward, 0.9, duration=duration
-    )
-    counts = rng.gamma(2.0, 2.0, (S * A, K)) + 0.1
-    solution = pr.BayesianRiskMDP(model, counts, 0.0).solve(objective="average")
-    theta = counts / counts.sum(axis=1, keepdims=True)
-    P, r, time = np.zeros((S * A, S)), np.zeros(S * A), np.zeros(S * A)
-    for e in range(pair.size):
-        chance = theta[pair[e], e % K]
-        P[pair[e], target[e]] += chance
-        r[pair[e]] += chance * reward[e]
-        time[pair[e]] += chance * duration[e]
-    gains = {}
-    for policy in product(range(A), repeat=S):
-        rows = np.arange(S) * A + policy
-        law = limit(P[rows])[0]
-        gains[policy] = (law @ r[rows]) / (law @ time[rows])
-    assert solution.gain == pytest.approx(max(gains.values()), abs=1e-9)
-    assert gains[tuple(solution.policy)] == pytest.approx(solution.gain, abs=1e-9)
-    rows = np.arange(S) * A + solution.policy
-    np.testing.assert_allclose(r[rows] - solution.gain * time[rows] + P[rows] @ solution.bias, solution.bias, atol=1e-9)
-    with refused(ParameterError, "durations", argument="model"):
-        pr.BayesianRiskMDP(model, counts, 0.5).solve(objective="average")
-
-
 def nearly_decomposable(rng, parts, size, leaves, A=2):
     """A model of parts that the process leaves with a small probability only."""
     S = parts * size

@@ -28,6 +28,21 @@ def problem(alpha=0.9, **keywords):
     )
 
 
+def problem_with_durations(alpha=0.9):
+    rng, pairs = np.random.default_rng(3), np.repeat(np.arange(6), 3)
+    model = pr.UncertainMDP.from_entries(
+        np.arange(6).reshape(3, 2),
+        pairs,
+        np.tile(np.arange(3), 6),
+        np.tile(np.arange(3), 6),
+        rng.normal(size=18),
+        0.9,
+        duration=rng.integers(1, 5, 18).astype(float),
+        **NAMES,
+    )
+    return pr.BayesianRiskMDP(model, pr.DirichletPosterior(rng.uniform(0.5, 9.0, (6, 3))), alpha)
+
+
 def known():
     return problem().mean_mdp()
 
@@ -62,6 +77,12 @@ SOLUTIONS = {
     "average, several gains": lambda: pr.solve(
         pr.MDP(np.eye(3)[[0, 1, 1]][:, None], [1, 2, 3], 0.9), objective="average"
     ),
+    "durations": lambda: problem_with_durations(0.0).solve(),
+    "durations, careful": lambda: problem_with_durations().solve(),
+    "durations, horizon": lambda: problem_with_durations(0.0).solve(horizon=3),
+    "durations, careful, horizon": lambda: problem_with_durations().solve(horizon=3),
+    "durations, average": lambda: problem_with_durations(0.0).solve(objective="average"),
+    "durations, average, careful": lambda: problem_with_durations().solve(objective="average"),
     "at one time": lambda: pr.solve(known(), horizon=4).at(1),
 }
 every_solution = pytest.mark.parametrize("kind", SOLUTIONS)

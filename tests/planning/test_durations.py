@@ -3,62 +3,14 @@
 import mpmath
 import numpy as np
 import pytest
+from _durations import random_model, waiting
 from refusals import refused
 
 import prudent as pr
 from prudent.errors import ParameterError
-from prudent.models.builders import own_sources, places_in
 from prudent.planning import SolverOptions
 
 ALPHAS = (0.0, 0.5, 0.9, -0.6)
-
-
-def random_model(rng, S=5, A=2, K=4, discount=0.93, longest=4, ends=True):
-    """Return a semi-Markov model and its posterior; the last state is terminal."""
-    pair = np.repeat(np.arange((S - 1) * A), K)
-    target = rng.integers(S, size=pair.size)
-    reward, duration = rng.normal(size=pair.size), rng.integers(1, longest + 1, size=pair.size).astype(float)
-    admissible = np.ones((S, A), dtype=bool)
-    admissible[-1] = False
-    model = pr.UncertainMDP.from_entries(
-        own_sources(admissible),
-        pair,
-        places_in(pair),
-        target,
-        reward,
-        discount,
-        terminal={S - 1: 2.0},
-        duration=duration,
-    )
-    counts = model.with_end(rng.gamma(1.0, 3.0, size=((S - 1) * A, K)) + 0.2)
-    return model, pr.DirichletPosterior(counts)
-
-
-def waiting(model, posterior):
-    """Return the ordinary model in which a transition of duration d waits d - 1 steps, state by state."""
-    e, S, A = model.entries, model.n_states, model.n_actions
-    ahead = {}  # (state, steps to go) -> number of a state where one waits
-    for target, length in zip(e.next_state, model.duration, strict=True):
-        for left in range(1, int(length)):
-            if target >= 0:
-                ahead.setdefault((int(target), left), S + len(ahead))
-    size, K = S + len(ahead), model.n_outcomes
-    source = np.full((size, A), -1)
-    source[: S - 1] = model.source[: S - 1]
-    next_state, reward = np.full((size, A, K), -1), np.zeros((size, A, K))
-    for p in range((S - 1) * A):
-        s, a = divmod(p, A)
-        for k, j in enumerate(range(e.first[p], e.first[p + 1])):
-            wait = int(model.duration[j]) - 1
-            next_state[s, a, k] = ahead[int(e.next_state[j]), wait] if wait else e.next_state[j]
-            reward[s, a, k] = e.reward[j]
-    counts = [*posterior.counts[: (S - 1) * A]]
-    for (target, left), state in ahead.items():
-        source[state, 0] = len(counts)
-        next_state[state, 0, 0] = ahead[target, left - 1] if left > 1 else target
-        counts.append(np.eye(1, K)[0])
-    plain = pr.UncertainMDP(source, next_state, reward, model.discount, terminal={S - 1: 2.0})
-    return plain, pr.DirichletPosterior(plain.with_end(np.array(counts)))
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -188,3 +140,52 @@ def test_a_discount_of_one_ignores_durations(rng):
     )
     ours, theirs = (pr.BayesianRiskMDP(m, posterior, 0.5).solve(horizon=6) for m in (model, plain))
     np.testing.assert_array_equal(ours.value, theirs.value)
+
+
+def test_bounds_on_costs_are_those_of_the_model_that_waits(rng):
+    """The optimum under a bound on a discounted cost, by the ordinary model in which long transitions wait."""
+    for discount in (0.93, 0.8):
+        model, posterior = random_model(rng, discount=discount)
+        plain, same = waiting(model, posterior)
+        S = model.n_states
+        cost = rng.random((S, 2))
+        cost[-1] = 0.0
+        more = np.zeros((plain.n_states, 2))
+        more[:S] = cost
+        one, other = pr.BayesianRiskMDP(model, posterior, 0.0), pr.BayesianRiskMDP(plain, same, 0.0)
+        free = one.mean_mdp()
+        free.reward = -cost
+        least = -pr.solve(free).value[0]
+        bound = 1.1 * least
+        ours, theirs = (p.solve(costs={"c": c}, at_most={"c": bound}, start=0) for p, c in ((one, cost), (other, more)))
+        assert ours.constraint.cost["c"] <= bound + 1e-9
+        assert ours.constraint.gap <= 1e-7
+        assert ours.constraint.objective_value == pytest.approx(theirs.constraint.objective_value, abs=1e-7)
+        assert ours.constraint.multiplier["c"] == pytest.approx(theirs.constraint.multiplier["c"], abs=1e-6)
+
+
+@pytest.mark.parametrize("horizon", [None, 4])
+def test_forecasts_are_those_of_every_drawn_model(rng, horizon):
+    """Returns, levels and the value of today's policy, by hand from the entries."""
+    model, posterior = random_model(rng, longest=6)
+    theta, e, S = posterior.sample(9, rng), model.entries, model.n_states
+    policies = {"all 0": np.zeros(S, int), "mixed": np.column_stack([np.full(S, 0.25), np.full(S, 0.75)])}
+    found = pr.posterior_returns(model, theta, policies, start=1, regret=False, horizon=horizon)["returns"]
+    for name, policy in policies.items():
+        shares = np.eye(2)[policy] if policy.ndim == 1 else policy
+        for i, row in enumerate(theta):
+            value = np.append(np.zeros(S - 1), 2.0)
+            for _ in range(horizon or 600):
+                q = np.zeros(S * 2)
+                for p in range((S - 1) * 2):
+                    part = slice(e.first[p], e.first[p + 1])
+                    y = e.reward[part] + 0.93 ** model.duration[part] * value[e.next_state[part]]
+                    q[p] = row[e.source[p]] @ y
+                value = np.append((shares * q.reshape(S, 2)).sum(axis=1)[:-1], 2.0)
+            assert found.sel(policy=name).values[i] == pytest.approx(value[1], abs=1e-9)
+    profile = pr.risk_profile(model, theta, [0.0, 0.9], start=1, horizon=horizon)
+    for alpha in (0.0, 0.9):
+        plan = pr.BayesianRiskMDP(model, draws=theta, alpha=alpha).solve(horizon=horizon)
+        own = pr.posterior_returns(model, theta, {"p": plan}, start=1, regret=False, horizon=horizon)["returns"]
+        row = profile.to_pandas().loc[alpha]
+        assert row["mean"] == pytest.approx(float(own.mean()), abs=1e-9)

@@ -11,6 +11,7 @@ from scipy import special
 import prudent as pr
 from prudent.errors import ParameterError, PosteriorError
 from prudent.planning import LearningPlan
+from prudent.planning.learning_nodes import Nodes, PairTable
 
 ARMS = pr.UncertainMDP(source=[[0, 1]], next_state=[[[0, 0], [0, 0]]], reward=[[[0, 1], [0, 1]]], discount=1)
 
@@ -175,6 +176,15 @@ def test_terminal_states_end_the_plan():
     assert plan.action_shares.sum(axis=1) == pytest.approx([1.0, 1.0, 0.5], abs=1e-12)
 
 
+def test_a_plan_may_be_over_before_its_horizon():
+    """Both states end after a step: the later times have no node."""
+    model = pr.UncertainMDP([[0], [1]], [[[-2, -2]], [[-2, -2]]], [[[1.0, 3.0]], [[0.0, 2.0]]], discount=0.5)
+    plan = pr.BayesianRiskMDP(model, [[1, 3], [1, 1]], 0.0).solve(horizon=5, learning=True)
+    assert plan.value == pytest.approx([2.5, 1.0], abs=1e-12)
+    assert plan.action_shares[:, 0] == pytest.approx([1.0, 0.0, 0.0, 0.0, 0.0], abs=1e-12)
+    assert plan.to_xarray().sizes["node"] == plan.nodes == 2
+
+
 # -- what a plan can do ------------------------------------------------------------------------------------
 
 
@@ -226,6 +236,48 @@ def test_what_cannot_be_planned_is_refused(monkeypatch):
         plan.act(0, [[9, 1], [1, 1]])
     with refused(ParameterError, "not-reached", argument="counts"):
         plan.act(0, [[2, 1], [1, 1]], time=0)
+
+
+def test_a_plan_that_is_too_large_is_refused_before_its_nodes_are_made(monkeypatch):
+    def made(*_):
+        raise AssertionError("a layer was made")
+
+    monkeypatch.setattr(Nodes, "layer", made)
+    direct = pr.UncertainMDP.direct(np.zeros((10, 3)), 0.9)
+    with refused(ParameterError, "too-large", argument="horizon", value=200):
+        pr.BayesianRiskMDP(direct, direct.prior(), 0.5).solve(horizon=200, learning=True)
+
+
+def test_no_time_has_fewer_nodes_than_the_bound_says(rng):
+    """Whole trees of random models: each time has at least as many nodes as outcomes lead to it, by most parents."""
+    for _ in range(60):
+        n_states, n_actions, n_outcomes, horizon = (int(n) for n in rng.integers(1, [5, 4, 4, 7]))
+        _, source = np.unique(rng.integers(0, 3, (n_states, n_actions)), return_inverse=True)
+        source, follows = (
+            source.reshape(n_states, n_actions),
+            rng.integers(-2 if rng.random() < 0.3 else 0, n_states, (n_states, n_actions, n_outcomes)),
+        )
+        follows[follows == -1] = -2
+        model = pr.UncertainMDP(source, follows, np.zeros(follows.shape), discount=0.9)
+        table, slots = PairTable.of(model, np.ones((model.n_sources, n_outcomes)))
+        nodes = Nodes(table, n_states, slots.size, horizon)
+        joined, code = nodes.most_parents(horizon), np.arange(n_states).astype(nodes.weights.dtype)
+        for time in range(1, horizon):
+            layer, later = nodes.layer(code)
+            assert later.size >= np.count_nonzero(layer.child >= 0) / joined[time]
+            code = later
+
+
+def test_a_plan_does_not_act_on_counts_it_cannot_come_to():
+    """Six times the first outcome has the code of one of the second, in radix 6; an impossible outcome was seen."""
+    plan = plan_of(ARMS, np.ones((2, 2)), 0.0, 5)
+    assert plan.value_at(0, [[1, 2], [1, 1]], time=1) > 0.0
+    with refused(ParameterError, "not-reached", argument="counts"):
+        plan.act(0, [[7, 1], [1, 1]], time=1)
+    sure = plan_of(ARMS, [[1, 1], [0, 1]], 0.0, 5)
+    assert sure.act(0, [[1, 1], [0, 9]], time=0) == 1  # of a known outcome any number may be counted
+    with refused(PosteriorError, "other-posterior", argument="counts"):
+        sure.act(0, [[1, 1], [3, 1]], time=0)
 
 
 def test_many_outcomes_need_long_codes():

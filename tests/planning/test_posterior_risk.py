@@ -184,6 +184,21 @@ def test_returns_are_those_of_posterior_returns(rng):
     assert best.q_of(best.policy) == pytest.approx(best.value, rel=1e-9, abs=1e-9)
 
 
+def test_states_that_are_not_reached_do_not_widen_the_gap():
+    """Rewards of 1e-8 from the start, and of 1e8 where the process never comes: the gap is that of the start."""
+    model = pr.UncertainMDP(
+        [[0, 1], [2, 2]], [[[0, -2], [0, -2]], [[1, 1], [1, 1]]], [[[1e-8, 0.0]] * 2, [[1e8, 2e8]] * 2], discount=0.5
+    )
+    theta = np.random.default_rng(1).dirichlet([1.0, 1.0], (20, 3))
+    problem = pr.BayesianRiskMDP(model, draws=theta, alpha=0.5)
+    best = pr.solve(problem, objective=pr.PosteriorRisk(pr.CVaR(0.9)), start=0)
+    truth = max(pr.cvar(1e-8 * theta[:, a, 0] / (1.0 - 0.5 * theta[:, a, 0]), 0.9) for a in (0, 1))
+    assert best.objective_value == pytest.approx(truth, rel=1e-12)
+    assert best.gap < 1e-14
+    assert truth <= best.upper_bound < truth + 1e-14
+    assert best.error_bound > 1e-7  # of all values
+
+
 def test_the_solution_prints_and_writes(rng):
     problem = random_problem(rng, 4, 2, 10)
     best = pr.solve(problem, objective=pr.PosteriorRisk(pr.CVaR(0.5)), start=0)
@@ -265,3 +280,17 @@ def test_a_profile_says_that_a_policy_beats_its_recommended_level(seed):
     assert profile.to_xarray().sizes["alpha"] == 3
     with refused(ParameterError, "conflicting-arguments", argument="horizon"):
         pr.risk_profile(model, posterior, 0.0, "choose", 100, seed, horizon=9, best_tail=True)
+
+
+@pytest.mark.filterwarnings("ignore::prudent.errors.CautionWarning")
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(20), marks=pytest.mark.slow)], ids=["few", "many"])
+def test_the_recommendation_of_a_small_model_does_not_depend_on_the_seed(seeds):
+    """With 500 draws half of the seeds recommend another level; with those that small models have by default none."""
+    model, posterior = venture()
+    levels = (0.0, 0.54, 0.63, 0.72, 0.9)
+
+    def recommended(draws, seeds):
+        return {pr.risk_profile(model, posterior, levels, "choose", draws, seed).recommended for seed in seeds}
+
+    assert recommended(500, range(20)) == {0.0, 0.72}
+    assert recommended(None, seeds) == {0.72}

@@ -314,6 +314,27 @@ def test_what_is_refused(mdp):
         pr.IntervalMDP([[[1.0, 0.0]], [[0.0, 0.0]]], [[[1.0, 0.0]], [[0.0, 0.0]]], [0.0, 0.0], 0.9)
 
 
+def test_radii_are_as_many_as_sources():
+    """One too many was cut off; the source of terminal states may be there or not."""
+    model = pr.MDP([[[0.5, 0.5]], [[0.0, 1.0]]], [[0.0], [1.0]], 0.9)
+    for wrong in ([0.1], [0.1, 0.2, 0.3]):
+        with refused(ParameterError, "wrong-shape", argument="radius", expected=(2,)):
+            RobustMDP(model, pr.L1Ball(wrong))
+    ended = pr.UncertainMDP([[0], [-1]], [[[0, 1]], [[0, 1]]], [[1.0], [0.0]], 0.9, terminal={1: 2.0})
+    values = [
+        RobustMDP(ended, pr.L1Ball(radius, centre=[[0.5, 0.5], [1.0, 0.0]])).solve().value[0]
+        for radius in (0.2, [0.2], [0.2, 7.0])
+    ]
+    assert values[0] == values[1] == values[2]
+    with refused(ParameterError, "wrong-shape", argument="radius", expected=(1,)):
+        RobustMDP(ended, pr.L1Ball([0.2, 0.2, 0.2], centre=[[0.5, 0.5], [1.0, 0.0]]))
+
+
+def test_bounds_are_named_as_plain_numbers():
+    with pytest.raises(ModelError, match=r"are 0.5 and 0.4, expected"):
+        pr.IntervalMDP([[[0.5]]], [[[0.4]]], [0.0], 0.9)
+
+
 def test_a_reward_that_is_text_is_refused():
     for reward in ("\x00", "?", [["a", "b"]]):
         with pytest.raises(ModelError) as refusal:

@@ -71,6 +71,31 @@ def test_refit_is_the_laplace_posterior(kind, weighted):
 
 
 @BOTH
+@pytest.mark.parametrize("order", ["random", "sorted", "period of 16", "separable sample", "start far away"])
+def test_the_order_of_many_rewards_does_not_matter(kind, order, rng):
+    """The search begins with every 16th reward: also where these say something else, or nothing."""
+    contexts, rewards = data(kind, rng, 20_000, [-2.0, 0.7, -0.4])
+    if order == "sorted":
+        rows = np.argsort(rewards, kind="stable")
+        contexts, rewards = contexts[rows], rewards[rows]
+    elif order == "period of 16":
+        contexts[::16] *= -3.0
+    elif order == "separable sample":
+        rewards[::4] = (contexts[::4, 1] > 0.0).astype(float)
+    posterior = kind(3, np.array(PRIOR))
+    if order == "start far away":
+        posterior.update([[3.0, 5.0, -5.0]] * 20, [1.0] * 20)
+    mode = posterior.refit(contexts, rewards).mean()
+    mu = mean_reward(kind, contexts @ mode)
+    slope = np.array(PRIOR) @ mode - contexts.T @ (rewards - mu)
+    assert (np.abs(slope) <= 1e-11 * (1.0 + np.abs(contexts).T @ np.abs(rewards - mu))).all()
+    again = kind(3, np.array(PRIOR)).refit(contexts[::-1], rewards[::-1])
+    np.testing.assert_allclose(mode, again.mean(), rtol=1e-10, atol=1e-11)
+    hessian = curvature(kind, mode, np.array(PRIOR), contexts, np.ones(len(rewards)))
+    np.testing.assert_allclose(posterior.precision, hessian, rtol=1e-11, atol=1e-9)
+
+
+@BOTH
 def test_refit_reads_logs_and_replaces_what_was_learned(kind):
     contexts, rewards = data(kind, np.random.default_rng(2), 50, [0.1, 0.5])
     expected = kind(2).refit(contexts, rewards)

@@ -3,8 +3,10 @@
 import json
 import random
 
+import httpx
 import pytest
 from _service import ADMIN, CONTEXT, SPEC, TestClient, application_of, problem
+from _service_kill import free_port, start
 
 VALUES = [
     None, True, False, 0, -1, 3, 0.5, -0.0, 1e308, -1e308, 1e75, 2**53, 2**63, 2**70, -(2**70), "", "red",
@@ -100,10 +102,20 @@ def test_fuzzed_requests_get_our_errors_only(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", range(20))
 def test_a_hundred_thousand_fuzzed_requests(tmp_path, seed, piece):
-    """Each piece has a seed of its own, by the name of the test."""
-    with TestClient(application_of(tmp_path), headers=ADMIN) as http:
-        http.put("/v1/slots/home", json=SPEC)
-        fuzzed(http, 5000, seed)
+    """Requests that are sent to a server; each piece has a seed of its own, by the name of the test."""
+    (tmp_path / "keys.toml").write_text('[keys]\nadmin = "all"\n')
+    (tmp_path / "serve.toml").write_text("[limits]\nbody = 20000\nbatch = 20\narms = 50\n")
+    files = ("--keys", f"{tmp_path}/keys.toml", "--config", f"{tmp_path}/serve.toml", "--synchronous", "NORMAL")
+    port = free_port()
+    server = start(f"sqlite:{tmp_path}/store", port, *files)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=ADMIN, timeout=60.0) as http:
+            http.put("/v1/slots/home", json=SPEC)
+            fuzzed(http, 5000, seed)
+        assert server.poll() is None
+    finally:
+        server.kill()
+        server.wait(30)
 
 
 def test_forged_ids_are_unknown(tmp_path):

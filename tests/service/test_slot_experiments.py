@@ -249,11 +249,11 @@ def test_what_cannot_be_is_refused(started, tmp_path):
 
 def test_counts_are_the_sums_of_propensities(tmp_path):
     """Two replicas that lag behind each other; 12 counts within 5.8 standard errors, false-alarm rate 1e-7."""
-    folder = str(tmp_path / "store")
-    prepare(folder)
+    store = f"sqlite:{tmp_path}/store"
+    prepare(store)
     total = {}
     for number in range(2):  # the second begins with what the first has learned
-        for part, sums in work((folder, number, 700)).items():
+        for part, sums in work((store, number, 700)).items():
             total[part] = total.get(part, 0.0) + sums
     assert set(total) == {"champion", "challenger", "holdout"}
     assert max(abs(off) for off in deviations(total).values()) < 5.8

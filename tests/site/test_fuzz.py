@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from _fuzz import faults, one_call
-from _fuzz_rooms import CALLS
+from _fuzz_more import CALLS
 
 import prudent
 

@@ -18,7 +18,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from prudent.bandits import BanditSettings, Decay, LinearBandit, SharedLinearBandit
+from prudent.bandits import BanditSettings, Decay, LinearBandit, SharedLinearBandit, SparseLinearBandit
 from prudent.errors import PrudentError, PrudentWarning
 
 STEPS = 8
@@ -82,10 +82,37 @@ def made(rng):
     return LinearBandit(["a", "b", "c"], dim, **options)
 
 
+def made_of_any_kind(rng):
+    """Return a bandit of any kind, those among it that came later: revenue, interactions, many sparse features."""
+    lot = rng.random()
+    if lot < 0.6:
+        return made(rng)
+    dim = int(rng.choice([1, 2, 3, 5, 40], p=[0.2, 0.3, 0.2, 0.2, 0.1]))
+    options = {"intercept": bool(rng.random() < 0.7), "rng": int(rng.integers(2**31))}
+    options["alpha"] = [0.0, 0.5, 0.9, -0.5, 0.3, Decay(0.9, half=2)][rng.integers(6)]
+    if rng.random() < 0.2:
+        options["min_propensity"] = 0.05
+    if rng.random() < 0.25:
+        options["prior_precision"] = 10.0 ** rng.uniform(-6, 6)
+    if rng.random() < 0.2:
+        options["first_pulls"] = 1
+    if lot < 0.75:
+        if rng.random() < 0.2:
+            options["half_life"] = float(rng.choice([1.0, 3.0, 100.0]))
+        return LinearBandit(["a", "b", "c"], dim, rewards="hurdle", **options)
+    if rng.random() < 0.4:
+        options["noise_sd"] = 10.0 ** rng.uniform(-6, 6)
+    if lot < 0.87:
+        return SparseLinearBandit(["a", "b", "c"], dim, **options)
+    return LinearBandit(["a", "b", "c"], dim, interactions="auto", **options)
+
+
 def rewards(rng, kind, count):
     """Return rewards, most of them of the right kind."""
     if kind == "bernoulli":
         return rng.integers(0, 2, count).astype(float)
+    if kind == "hurdle":
+        return np.abs(numbers(rng, (count,))) * rng.integers(0, 2, count)
     if kind == "poisson":
         return np.floor(np.abs(numbers(rng, (count,)))) if rng.random() < 0.5 else rng.poisson(3.0, count).astype(float)
     return numbers(rng, (count,))
@@ -148,10 +175,10 @@ def after_a_decision(bandit):
     return same.to_bytes()
 
 
-def life(seed):
+def life(seed, make=made_of_any_kind):
     """Live one life; return the calls that were refused and those that were not."""
     rng = np.random.default_rng(seed)
-    bandit = made(rng)
+    bandit = make(rng)
     past, done, said = bandit.copy(), [], [0, 0]
     for _ in range(STEPS):
         name, call = step(bandit, past, rng)

@@ -31,7 +31,8 @@ STRANGE = (
     *([[1.0], [1.0, 2.0]], object(), 1j, np.datetime64("2020-01-01"), np.array("text"), np.array([], dtype=object)),
 )
 CHUNK = 500  # calls that a process makes at a time
-LONGEST = 30.0  # seconds that a call may take
+LONGEST = 10.0  # seconds of processor time that a call may take
+COMPILING = 400.0  # seconds more that the first calls of a process may take, if kernels are compiled
 SIZES = (0, 1, 2, -1, 10**14, 10**30, 0.5, 2.0, 1e14, float("nan"), float("inf"), True, None, "3", [2], 1j)
 
 
@@ -153,9 +154,9 @@ class Fault(NamedTuple):
         return json.dumps({"seed": self.seed, "call": self.call, "fault": self.text, "repeat": repeat})
 
 
-def chunk(seed: int, begin: int, end: int, only: str = "") -> list[Fault]:
-    """Make a range of calls; return what is wrong, calls that take too long among it."""
-    from _fuzz_rooms import CALLS
+def chunk(seed: int, begin: int, end: int, only: str = "", *, cold: bool = False) -> list[Fault]:
+    """Make a range of calls; return what is wrong, calls that take too long among it unless kernels are compiled."""
+    from _fuzz_more import CALLS
 
     calls = {name: call for name, call in CALLS.items() if any(word in name for word in only.split(","))}
     found = []
@@ -165,7 +166,7 @@ def chunk(seed: int, begin: int, end: int, only: str = "") -> list[Fault]:
             clock = time.process_time()
             fault = one_call(calls, seed, index)
             spent = time.process_time() - clock
-            if fault is None and spent > LONGEST and index != begin:  # the first one may compile
+            if fault is None and spent > LONGEST and not cold:
                 fault = f"call {index}: {drawn(calls, seed, index)[0]} took {spent:.0f} s"
             if fault is not None:
                 found.append(Fault(seed, index, fault, only))
@@ -173,19 +174,21 @@ def chunk(seed: int, begin: int, end: int, only: str = "") -> list[Fault]:
 
 
 def _child(pipe: Any) -> None:
+    cold = True
     while (asked := pipe.recv()) is not None:
-        pipe.send(chunk(*asked))
+        pipe.send(chunk(*asked, cold=cold))
+        cold = False
 
 
 class Worker:
     """A process that makes calls; it may die or hang without harm to the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
         self.pipe, theirs = get_context("spawn").Pipe()
         self.process = get_context("spawn").Process(target=_child, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
-        self.asked, self.since = (0, 0, 0, ""), 0.0
+        self.asked, self.since, self.patience = (0, 0, 0, ""), 0.0, patience
 
     def ask(self, seed: int, begin: int, end: int, only: str) -> None:
         """Begin a range of calls."""
@@ -196,11 +199,12 @@ class Worker:
         """Return the faults of the range, [] with ``process`` ended if it died or hangs, None while it goes on."""
         try:
             if self.pipe.poll(0.0):
+                self.patience = 0.0
                 return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
             return []
-        if time.monotonic() - self.since > limit:
+        if time.monotonic() - self.since > limit + self.patience:
             self.process.kill()
             self.process.join()
             return []
@@ -212,7 +216,7 @@ def main(seed: int, begin: int, end: int, workers: int, faults_to: str, minutes:
     clock, made, wrong, said = time.monotonic(), 0, 0, 0
     waiting = [(first, min(end, first + CHUNK)) for first in range(begin, end, CHUNK)][::-1]
     print(f"seed {seed}: calls {begin} to {end} in {workers} processes", flush=True)
-    crew: list[Worker] = [Worker() for _ in range(min(workers, len(waiting)))]
+    crew: list[Worker] = [Worker(COMPILING) for _ in range(min(workers, len(waiting)))]
     idle, busy = list(crew), []
     while busy or (waiting and time.monotonic() - clock < 60.0 * minutes):
         while idle and waiting and time.monotonic() - clock < 60.0 * minutes:
@@ -221,7 +225,7 @@ def main(seed: int, begin: int, end: int, workers: int, faults_to: str, minutes:
         time.sleep(0.02)
         for worker in list(busy):
             first, last = worker.asked[1:3]
-            found = worker.answer(60.0 if last - first > 1 else 2.0 * LONGEST)
+            found = worker.answer(60.0)
             if found is None:
                 continue
             busy.remove(worker)
@@ -236,7 +240,7 @@ def main(seed: int, begin: int, end: int, workers: int, faults_to: str, minutes:
                 else:
                     print(f"calls {first} to {last}: the process ended with {code} or hung", flush=True)
                     waiting += [(part, min(last, part + size)) for part in range(first, last, size)]
-                idle.append(Worker())
+                idle.append(Worker(60.0))
             for fault in found:
                 wrong += 1
                 print(fault.text, flush=True)

@@ -145,6 +145,7 @@ def served():
     """Do what ``prudent serve`` does for slots of all kinds."""
     kinds = [{"arms": 3, "dim": dim, "rewards": rewards} for dim in (0, 2) for rewards in ("gaussian", "bernoulli")]
     kinds += [{"kind": "items", "dim": 2, "rewards": rewards} for rewards in ("gaussian", "bernoulli")]
+    kinds += [{"arms": 3, "dim": 2, "rewards": "hurdle"}]
     kinds += [{"arms": 3, "dim": 2, "rewards": "poisson"}, {"arms": 3, "dim": 2, "alpha": 0.9, "min_propensity": 0.05}]
     with tempfile.TemporaryDirectory() as folder:
         for number, options in enumerate(kinds):
@@ -179,8 +180,63 @@ def agents():
     optimist.observe(0, optimist.act(0), 0)
 
 
+def planned():
+    """Solve what is not a plain model under a posterior."""
+    model = pr.UncertainMDP.direct([[0.0, 1.0], [1.0, 0.0], [0.5, 0.2]], discount=0.9)
+    counts = [[5.1, 1.1, 2.1], [1.1, 1.1, 1.1], [0.1, 3.1, 1.1], [2.1, 2.1, 2.1], [9.1, 1.1, 1.1], [1.1, 0.1, 4.1]]
+    problem = pr.BayesianRiskMDP(model, pr.DirichletPosterior(counts, prior=np.full((6, 3), 0.1)), alpha=0.8)
+    known = model.mdp(pr.DirichletPosterior(counts).mean())
+    pr.IntervalMDP.credible(model, counts, 0.9).solve()
+    pr.IntervalMDP.credible(model, counts, 0.9).optimist().solve()
+    pr.planning.RobustMDP(known, pr.L1Ball(0.2)).solve()
+    pr.solve(known, objective="average")
+    pr.solve(known, objective=pr.EVaR(0.7), start=0, horizon=3)
+    pr.returns(known, [0, 0, 1], horizon=3, replications=10, rng=0)
+    pr.BayesianRiskMDP(model, counts, alpha=0.5, outcome_risk=pr.CVaR(0.5)).solve()
+    sure = problem.solve(baseline="log", min_visits=2)
+    problem.solve(horizon=3)
+    sure.explain(0)
+    pr.value_of_data(model, pr.DirichletPosterior(counts), alpha=0.8, start=0, rng=0)
+    pr.posterior_returns(model, pr.DirichletPosterior(counts), {"mine": sure}, start=0, draws=20, rng=0)
+    arms = pr.UncertainMDP(source=[[0, 1]], next_state=[[[0, 0], [0, 0]]], reward=[[[0, 1], [0, 1]]], discount=1)
+    pr.BayesianRiskMDP(arms, [[1, 1], [1, 1]], alpha=0.5).solve(horizon=4, learning=True)
+
+
+def judged():
+    """Judge policies from logs, and learn one; features of named columns, items and slates."""
+    rng = np.random.default_rng(0)
+    log = [([x / 9], arm, float(arm == ("b" if x > 4 else "a")), 0.5) for x in range(10) for arm in "ab" * 30]
+    pr.learn_policy(log).act([0.9])
+    pr.off_policy(log, "b")
+    pr.evaluation.replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1))
+    pr.evaluation.tune(log, {"noise_sd": [0.1, 3.0]})
+    steps = {"episode": [i // 2 for i in range(400)], "state": ["new", "old"] * 200}
+    steps |= {"action": rng.choice(["call", "mail"], 400).tolist(), "reward": rng.random(400)}
+    pr.off_policy(steps, {"new": "call", "old": "mail"}, discount=0.9)
+    drawn = {"slate": [i // 2 for i in range(400)], "position": [0, 1] * 200, "reward": rng.random(400)}
+    pr.evaluation.off_policy_slates(drawn | {"propensity": [0.5] * 400, "target": [0.8, 0.5, 0.2, 0.5] * 100})
+    features = pr.Features(user={"kind": "category", "slots": 0, "shared": 500}, hour="hour")
+    point = {"user": "u17", "hour": 6}
+    for bandit in (
+        pr.bandits.SparseLinearBandit(["a", "b"], features=features, rng=1),
+        pr.LinearBandit(["a", "b"], features=pr.Features(user="category", hour="hour"), rng=1),
+    ):
+        for reward in (1.0, 0.0):
+            decision = bandit.select(point)
+            bandit.update(point, decision.arm, reward)
+    items = pr.SharedLinearBandit(3, rng=1, offsets=True)
+    for top in (1, 2):
+        slate = items.select(dict(zip("abcde", rng.random((5, 3)), strict=True)), top=top)
+        assert np.isfinite(slate.propensity)
+        if top == 1:
+            items.update(slate.context, slate.arm, 1.0)
+    slate.inclusion()
+    confidence = pr.evaluation.ConfidenceSequence("bernstein", value_range=(0.0, 1.0))
+    confidence.update(rng.random(100)).interval()
+
+
 if __name__ == "__main__":
     event.register("numba:compile", Listener())
-    for part in (models, uncertain, numbers, bandits, served, agents):
+    for part in (models, uncertain, numbers, bandits, served, agents, planned, judged):
         part()
     print(*COMPILED, sep="\n", end="")

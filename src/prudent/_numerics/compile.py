@@ -26,11 +26,20 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numba
 from llvmlite.binding import ffi
-from numba.core import caching, compiler_lock, event
+from numba.core import caching, compiler_lock, event, sigutils
 from numba.core.runtime import rtsys
 
 from .._support.files import leave_turn, take_turn
 from .._support.locks import register_fork
+from .inner_code import (
+    COLLECTOR,
+    KernelCompiler,
+    compiling,
+    is_compiling_inner,
+    is_inner,
+    is_kept_inner,
+    rebuilt,
+)
 from .shipped import ShippedFile, usable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,15 +89,14 @@ def lean(function: F) -> F:
     a TypeError. Only other kernels may pass a Generator: one that comes from Python would never be released.
     """
     compiled: Any = _compiled(function, counted=False, inline="never")
-    compiler = compiled._compiler
-    compile_plain = compiler.compile
+    add = compiled.add_overload
 
-    def compile_guarded(args: Any, return_type: Any) -> Any:
-        result = compile_plain(args, return_type)
-        _refuse_references(function, result)
-        return result
+    def add_guarded(result: Any) -> None:
+        if not isinstance(result.type_annotation, str):  # as it is of kernels that were kept
+            _refuse_references(function, result)
+        add(result)
 
-    compiler.compile = compile_guarded
+    compiled.add_overload = add_guarded
     return cast(F, compiled)
 
 
@@ -179,8 +187,10 @@ def _compiled(function: F, counted: bool = True, **options: Any) -> F:
     if hasattr(numba.core.options.DefaultOptions, "_nrt"):  # no promise of Numba's; without it references are counted
         options["_nrt"] = counted  # said in any case: a kernel would do as the one that first calls it
     # nobody calls kernels through pointers, and each wrapper for that takes time to compile
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
-    compiled.compile = _held(compiled.compile)
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": KernelCompiler}
+    compiled: Any = numba.njit(**options)(function)
+    compiled.compile = _held(compiled, compiled.compile)
+    compiled.add_overload = _added(compiled, compiled.add_overload)
     try:
         compiled._cache = cache = _Cache(function)
     except RuntimeError:  # Numba found no folder at all
@@ -190,14 +200,33 @@ def _compiled(function: F, counted: bool = True, **options: Any) -> F:
     return cast(F, compiled)
 
 
-def _held(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the compiler of one kernel with Ctrl-C held back."""
+def _held(compiled: Any, compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the compiler of one kernel, with Ctrl-C held back."""
 
     def compile_held(signature: Any) -> Any:
-        with _INTERRUPTS.held():
+        # under Numba's lock, since another thread may be compiling a kernel that calls this one
+        with _INTERRUPTS.held(), compiler_lock.global_compiler_lock, compiling() as inner:
+            arguments, _ = sigutils.normalize_signature(signature)
+            known = None if inner else compiled.overloads.get(arguments)
+            if known is not None and is_inner(known):  # Python calls it for the first time
+                del compiled.overloads[arguments]
             return compile_one(signature)
 
     return compile_held
+
+
+def _added(compiled: Any, add: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return the method by which one kernel takes a signature: Python cannot call one that only others call."""
+
+    def add_overload(result: Any) -> None:
+        if is_inner(result):
+            compiled.overloads[tuple(result.signature.args)] = result
+            return
+        for environment in result._find_referenced_environments():  # of the inner kernels
+            result.library.codegen.set_env(environment.env_name, environment)
+        add(result)
+
+    return add_overload
 
 
 class _Readable:
@@ -231,6 +260,12 @@ class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _given, *_others = (type(kind.__name__, (_Tried, kind), {}) for kind in _kinds)
     _read, *_rest = (type(kind.__name__, (_Readable, kind), {}) for kind in _kinds)
     _locator_classes: ClassVar[list[Any]] = [_given, _read, *_others, *_rest]
+
+    def rebuild(self, context: Any, kept: Any) -> Any:
+        """Return a kernel of which this was kept; None if Python calls it and it has no machine code."""
+        if is_kept_inner(kept):
+            return rebuilt(context, kept) if is_compiling_inner() else None
+        return super().rebuild(context, kept)
 
 
 class _CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
@@ -373,6 +408,7 @@ class _CompilerAtFork:
             return
         for holder in _LOCKS:
             holder._lock = threading.RLock()
+        COLLECTOR.resume()
 
 
 # no promise of Numba's: without these attributes its locks are left as they are

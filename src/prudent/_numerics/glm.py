@@ -24,21 +24,24 @@ w < 0 the update loses as many digits as the precision does, and the precision n
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._support.checks import FloatArray
 from .._support.progress import Progress
 from ..errors import PosteriorError
-from .compile import kernel
-from .least_squares import add_term
+from .compile import kernel, lean
+from .least_squares import lower_products
 
 ODDS, COUNTS = 0, 1  # the links: logit for Bernoulli rewards, log for counts
 _FAR = 750.0  # exp underflows or overflows beyond this score
 _LARGEST = 1e150  # largest sum whose square does not overflow
 _LEAST_LEFT = 1e-10  # least fraction of the precision of a score that one reward must leave
-_ROWS = 16384  # contexts in one block of the batch fit
+_ENTRIES = 163_840  # numbers of contexts in one block of the batch fit
+_SAMPLES = (16, 4)  # every 16th reward, then every fourth: where the mode is looked for first
+_LEAST_SAMPLE = 1000  # rewards of such a sample
 _MOST_STEPS = 300  # cap of Newton steps
 _LEAST_SHARE = 1e-30  # smallest fraction of a Newton step that the line search tries
 _GRADIENT = 1e-12  # Newton's method ends at gradients of this size, relative to the terms that they sum
@@ -51,40 +54,40 @@ _LOGISTIC_NODES = _STEP * np.arange(-160, 161, dtype=np.float64)
 # -- one reward and one score ------------------------------------------------------------------------------
 
 
-@kernel
-def reward_at(link: int, score: float) -> tuple[float, float]:
-    """Return the mean reward mu and its slope mu' at a score."""
+@lean
+def _rewards_at(link: int, reward: float, score: float) -> tuple[float, float, float]:
+    """Return the residual y - mu, without cancellation for rewards 0 and 1, mu and its slope mu' at a score."""
     if link == COUNTS:
         rate = math.exp(score)
-        return rate, rate
+        return reward - rate, rate, rate
     odds = math.exp(-abs(score))
-    share = 1.0 / (1.0 + odds)
-    return (share if score >= 0.0 else odds * share), odds * share * share
+    likely = 1.0 / (1.0 + odds)
+    rare, slope = odds * likely, odds * likely * likely
+    mean, miss = (likely, rare) if score > 0.0 else (rare, likely)
+    return miss if reward > 0.5 else -mean, mean, slope
 
 
-@kernel
-def _surplus(link: int, reward: float, score: float) -> float:
-    """Return the residual y - mu(eta), without cancellation for rewards 0 and 1."""
-    if link == COUNTS:
-        return reward - math.exp(score)
-    return reward_at(link, -score)[0] if reward > 0.5 else -reward_at(link, score)[0]
-
-
-@kernel
+@lean
 def seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
     """Return (mu(f + d) - mu(f)) / mu'(f) and its derivative in d, for f = ``centre`` and d = ``move``."""
+    return _seen(link, _rewards_at(link, 0.0, centre)[1], move)
+
+
+@lean
+def _seen(link: int, chance: float, move: float) -> tuple[float, float]:
+    """Do the same, given mu(f)."""
     if link == COUNTS:
         return math.expm1(move), math.exp(move)
-    chance = reward_at(link, centre)[0]
     if move > 0.0:  # as below, with both fractions divided by exp(move): it may overflow
-        shrunk = math.exp(-move)
-        base = shrunk - chance * math.expm1(-move)
-        return -math.expm1(-move) / base, shrunk / base / base
-    base = 1.0 + chance * math.expm1(move)
-    return math.expm1(move) / base, math.exp(move) / base / base
+        shrunk, less = math.exp(-move), math.expm1(-move)
+        base = shrunk - chance * less
+        return -less / base, shrunk / base / base
+    more = math.expm1(move)
+    base = 1.0 + chance * more
+    return more / base, math.exp(move) / base / base
 
 
-@kernel
+@lean
 def learn_score(
     link: int, centre: float, variance: float, widest: float, reward: float, share: float
 ) -> tuple[float, float]:
@@ -93,9 +96,10 @@ def learn_score(
     ``centre`` and ``variance`` are the mean and variance of the score before the reward, ``widest`` is its prior
     variance. The reward has the weight ``share``, which is 1 unless rewards are discounted by age.
     """
-    first = share * _surplus(link, reward, centre)
+    gap, chance, slope = _rewards_at(link, reward, centre)
+    first = share * gap
     if first == 0.0:
-        return 0.0, share * reward_at(link, centre)[1]
+        return 0.0, share * slope
     prior = 1.0 / widest
     seen = max(1.0 / variance - prior, 0.0)
     far = abs(centre) + _FAR  # mu is constant beyond
@@ -105,60 +109,98 @@ def learn_score(
         low, high = max(widest * first, -far), 0.0
     move, last = 0.0, high - low
     for _ in range(200):  # Newton's method, with bisection if it leaves the bracket or converges slowly
-        shift, slope = seen_before(link, centre, move) if seen > 0.0 else (0.0, 0.0)
-        gap = move * prior + seen * shift - share * _surplus(link, reward, centre + move)
+        shift, rise = _seen(link, chance, move) if seen > 0.0 else (0.0, 0.0)
+        left, _, slope = _rewards_at(link, reward, centre + move)
+        gap = move * prior + seen * shift - share * left
         if gap == 0.0:
             break
         if gap > 0.0:
             high = move
         else:
             low = move
-        following = move - gap / (prior + seen * slope + share * reward_at(link, centre + move)[1])
+        following = move - gap / (prior + seen * rise + share * slope)
         if not (low <= following <= high and abs(following - move) <= 0.5 * last):
             following = 0.5 * (low + high)
         last = abs(following - move)
         move = following
         if last <= 2e-16 * max(1.0, abs(move)):
             break
-    precision = prior + share * reward_at(link, centre + move)[1]
+    precision = prior + share * _rewards_at(link, reward, centre + move)[2]
     if seen > 0.0:
-        precision += seen * seen_before(link, centre, move)[1]
+        precision += seen * _seen(link, chance, move)[1]
     return move, precision - 1.0 / variance
 
 
 # -- online ------------------------------------------------------------------------------------------------
 
 
-@kernel
+@lean
 def absorb(root: FloatArray, mean: FloatArray, weight: float, pull: float, scratch: FloatArray) -> None:
     """Add ``weight`` s s' to V, given by its ``root`` [D,D], and ``pull`` V^-1 s with the old V to the mean.
 
-    ``scratch`` [2,D] holds root s in its first row.
+    ``scratch`` [2,D] holds root s in its first row. Rows of the root go by twos: what they share is read once.
     """
     turned, carried = scratch[0], scratch[1]
     carried[:] = 0.0
-    total = 1.0
-    for i in range(mean.shape[0]):
-        part = turned[i]
+    total, dim = 1.0, mean.shape[0]
+    for i in range(0, dim - 1, 2):
+        part, other = turned[i], turned[i + 1]
         before = math.sqrt(total)
         total += weight * part * part
         after = math.sqrt(total)
-        keep, take = before / after, weight * part / (before * after)
+        keep, take, move = before / after, weight * part / (before * after), pull * part
+        total += weight * other * other
+        last = math.sqrt(total)
+        keep_other, take_other, move_other = after / last, weight * other / (after * last), pull * other
+        row, below = root[i], root[i + 1]
         for j in range(i + 1):
-            entry = root[i, j]
-            mean[j] += pull * part * entry
-            root[i, j] = keep * entry - take * carried[j]
-            carried[j] += part * entry
+            entry, entry_below, sum_so_far = row[j], below[j], carried[j]
+            mean[j] = (mean[j] + move * entry) + move_other * entry_below
+            row[j] = keep * entry - take * sum_so_far
+            sum_so_far += part * entry
+            below[j] = keep_other * entry_below - take_other * sum_so_far
+            carried[j] = sum_so_far + other * entry_below
+        entry = below[i + 1]
+        mean[i + 1] += move_other * entry
+        below[i + 1] = keep_other * entry - take_other * carried[i + 1]
+        carried[i + 1] += other * entry
+    if dim % 2 == 1:
+        part, row = turned[dim - 1], root[dim - 1]
+        before = math.sqrt(total)
+        total += weight * part * part
+        after = math.sqrt(total)
+        keep, take, move = before / after, weight * part / (before * after), pull * part
+        for j in range(dim):
+            entry = row[j]
+            mean[j] += move * entry
+            row[j] = keep * entry - take * carried[j]
 
 
-@kernel
-def _add(gram: FloatArray, i: int, j: int, term: float) -> None:
-    """Add a term to a symmetric pair of entries, with its rounding error."""
-    add_term(gram, i, j, term)
-    gram[0, j, i], gram[1, j, i] = gram[0, i, j], gram[1, i, j]
+@lean
+def _add_outer(gram: FloatArray, weight: float, target: float, context: FloatArray) -> None:
+    """Add ``weight`` s s' and ``target`` s', with their rounding errors, to the lower triangle of ``gram``."""
+    dim = context.shape[0]
+    for i in range(dim + 1):
+        left = weight * context[i] if i < dim else target
+        sums, lost = gram[0, i], gram[1, i]
+        for j in range(min(i + 1, dim)):  # without calls: that becomes vector code
+            before, term = sums[j], left * context[j]
+            total = before + term
+            back = total - before
+            sums[j] = total
+            lost[j] += (before - (total - back)) + (term - back)
 
 
-@kernel
+@lean
+def mirror(gram: FloatArray) -> None:
+    """Write the lower triangle of ``gram`` [2,D+1,D+1] over the upper one."""
+    for part in range(2):
+        for i in range(1, gram.shape[1]):
+            for j in range(i):
+                gram[part, j, i] = gram[part, i, j]
+
+
+@lean
 def learn_reward(
     link: int,
     prior_root: FloatArray,
@@ -172,20 +214,17 @@ def learn_reward(
 ) -> bool:
     """Update ``gram`` [2,D+1,D+1], ``root`` [D,D] and ``mean`` [D] with one reward, in place and in O(D^2).
 
-    The reward has the weight ``share``. The sums hold V - P and b; their last diagonal entry is not used. ``scratch``
-    is [2,D]. Returns False, and changes nothing, if the squares of the sums would overflow.
+    The reward has the weight ``share``. The sums hold V - P and b; their last diagonal entry is not used. Only their
+    lower triangle is written: ``mirror`` does the rest. ``scratch`` is [2,D]. Returns False, and changes nothing, if
+    the squares of the sums would overflow.
     """
-    dim = mean.shape[0]
     centre, variance, widest, largest = 0.0, 0.0, 0.0, 0.0
-    for i in range(dim):
-        part, before = 0.0, 0.0
-        for j in range(i + 1):
-            part += root[i, j] * context[j]
-            before += prior_root[i, j] * context[j]
-        scratch[0, i] = part
-        widest += before * before
+    lower_products(root, context, scratch[0])
+    lower_products(prior_root, context, scratch[1])
+    for i in range(mean.shape[0]):
+        widest += scratch[1, i] * scratch[1, i]
         centre += mean[i] * context[i]
-        variance += part * part
+        variance += scratch[0, i] * scratch[0, i]
         largest = max(largest, abs(context[i]))
     if variance == 0.0:  # a context of zeros
         return True
@@ -196,10 +235,7 @@ def learn_reward(
     if not (abs(weight) * largest * largest <= _LARGEST and abs(target) * largest <= _LARGEST and variance <= _LARGEST):
         return False
     absorb(root, mean, weight, pull, scratch)
-    for i in range(dim):
-        for j in range(i + 1):
-            _add(gram, i, j, weight * context[i] * context[j])
-        _add(gram, dim, i, target * context[i])
+    _add_outer(gram, weight, target, context)
     return True
 
 
@@ -215,10 +251,13 @@ def learn_rewards(
 ) -> int:
     """Learn rewards [T] in contexts [T,D], in order; return how many were learned before one was refused."""
     scratch = np.empty((2, mean.shape[0]))
-    for t in range(rewards.shape[0]):
-        if not learn_reward(link, prior_root, gram, root, mean, contexts[t], rewards[t], 1.0, scratch):
-            return t
-    return rewards.shape[0]
+    learned = 0
+    while learned < rewards.shape[0] and learn_reward(
+        link, prior_root, gram, root, mean, contexts[learned], rewards[learned], 1.0, scratch
+    ):
+        learned += 1
+    mirror(gram)
+    return learned
 
 
 # -- batch -------------------------------------------------------------------------------------------------
@@ -238,69 +277,144 @@ def laplace_sums(
     The prior has the precision ``prior`` [D,D] and the mean ``centre`` [D]. The data are ``contexts`` [T,D] and
     ``rewards`` [T] with ``weights`` [T]; ``start`` [D] is a first guess of the mode.
     """
-    from scipy import linalg
-
-    def problem(mode: FloatArray) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Return the negative log density, its gradient, the sum of absolute terms of that, and its Hessian less P."""
-        gap = mode - centre
-        pull = prior @ gap
-        value, slope, sizes = 0.5 * float(gap @ pull), pull.copy(), np.abs(prior) @ np.abs(gap)
-        bend = np.zeros_like(prior)
-        for first in range(0, len(rewards), _ROWS):
-            part = slice(first, first + _ROWS)
-            points, seen, counted = contexts[part], rewards[part], weights[part]
-            score = points @ mode
-            loss, surplus, curve, rounded = _expansion(link, score, seen)
-            value += float(counted @ loss)
-            slope -= points.T @ (counted * surplus)
-            # 1e-12 of these sizes includes 1e-15 of the rounded terms
-            sizes += np.abs(points).T @ (counted * (np.abs(surplus) + 1e-3 * rounded))
-            bend += points.T @ ((counted * curve)[:, np.newaxis] * points)
-        return value, slope, sizes, 0.5 * (bend + bend.T)
-
+    density = _Density(link, prior, centre, contexts, rewards, weights)
     progress = Progress(f"fitting {len(rewards):,} rewards")
-    with np.errstate(over="ignore", invalid="ignore"):
-        mode, expansion = start, problem(start)
-        if not np.isfinite(expansion[0]):
-            mode, expansion = centre, problem(centre)
-        for number in range(_MOST_STEPS):
-            value, slope, sizes, bend = expansion
-            progress.show(f"step {number + 1}")
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            point = density.found(density.first(start), progress)
+    finally:
+        progress.close()
+    gram = np.zeros((2, len(start) + 1, len(start) + 1))
+    gram[0, :-1, :-1] = point.bend
+    # the mean is one Newton step further
+    gram[0, -1, :-1] = gram[0, :-1, -1] = prior @ (point.mode - centre) + point.bend @ point.mode - point.slope
+    return gram
+
+
+class _Point(NamedTuple):
+    """A theta, minus the log density there, and its derivatives."""
+
+    mode: FloatArray  # [D]
+    value: float
+    slope: FloatArray  # [D]
+    terms: float  # sum of what contexts are multiplied by in ``slope``, and of 1e-3 of what was rounded in it
+    bend: FloatArray  # [D,D], the Hessian less P
+
+
+class _Density:
+    """The log density of theta given rewards; see ``laplace_sums``."""
+
+    def __init__(
+        self,
+        link: int,
+        prior: FloatArray,
+        centre: FloatArray,
+        contexts: FloatArray,
+        rewards: FloatArray,
+        weights: FloatArray,
+    ) -> None:
+        self._link, self._prior, self._centre = link, prior, centre
+        self._contexts, self._rewards, self._weights = contexts, rewards, weights
+        self._largest = max(contexts.max(initial=0.0), -contexts.min(initial=0.0))
+
+    def _blocks(self, mode: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, tuple[FloatArray, ...]]]:
+        """Yield contexts, weights and ``_expansion`` of blocks that stay in the cache."""
+        rows = max(1, _ENTRIES // len(mode))
+        for first in range(0, len(self._rewards), rows):
+            part = slice(first, first + rows)
+            points = self._contexts[part]
+            yield points, self._weights[part], _expansion(self._link, points @ mode, self._rewards[part])
+
+    def at(self, mode: FloatArray) -> _Point:
+        """Return the value and its derivatives at a theta."""
+        gap = mode - self._centre
+        slope, bend, terms = self._prior @ gap, np.zeros_like(self._prior), 0.0
+        value = 0.5 * float(gap @ slope)
+        for points, weights, (loss, surplus, curve, rounded) in self._blocks(mode):
+            value += float(weights @ loss)
+            terms += float(weights @ (np.abs(surplus) + 1e-3 * rounded))
+            slope -= points.T @ (weights * surplus)
+            scaled = np.sqrt(weights * curve)[:, np.newaxis] * points
+            bend += scaled.T @ scaled
+        return _Point(mode, value, slope, terms, bend)
+
+    def _value(self, mode: FloatArray) -> float:
+        """Return minus the log density at a theta."""
+        gap = mode - self._centre
+        return 0.5 * float(gap @ self._prior @ gap) + sum(float(w @ parts[0]) for _, w, parts in self._blocks(mode))
+
+    def _is_mode(self, point: _Point) -> bool:
+        """Return whether the gradient is 1e-12 of the terms that it sums; rounding is 1e-15 of them."""
+        sizes, slope = np.abs(self._prior) @ np.abs(point.mode - self._centre), np.abs(point.slope)
+        if not (slope <= _GRADIENT * (sizes + self._largest * point.terms)).all():
+            return False
+        for points, weights, (_, surplus, _, rounded) in self._blocks(point.mode):
+            sizes += np.abs(points).T @ (weights * (np.abs(surplus) + 1e-3 * rounded))
+        return bool((slope <= _GRADIENT * sizes).all())
+
+    def first(self, start: FloatArray) -> _Point:
+        """Return where to look for the mode first: ``start``, the mode of a sample, or that of the prior."""
+        size = len(self._rewards)
+        steps = [step for step in _SAMPLES if size >= step * _LEAST_SAMPLE * (1.0 + 0.05 * len(start))]
+        best = start
+        for step in steps:
+            arrays = (np.ascontiguousarray(array[::step]) for array in (self._contexts, self._rewards, self._weights))
+            contexts, rewards, weights = arrays
+            density = _Density(self._link, self._prior, self._centre, contexts, rewards, step * weights)
+            # the mode of all gains about ``step`` times D here
             try:
-                step = linalg.cho_solve(linalg.cho_factor(prior + bend), slope)
+                best = density.found(density.at(best), enough=0.1 * step * len(start)).mode
+            except PosteriorError:
+                best = start
+                break
+        if best is not start and not self._value(best) < self._value(start):
+            best = start
+        point = self.at(best)
+        return point if np.isfinite(point.value) else self.at(self._centre)
+
+    def found(self, point: _Point, progress: Progress | None = None, enough: float = 0.0) -> _Point:
+        """Return the mode, by Newton's method from a point, or raise.
+
+        If ``enough`` is not 0, a point is returned from which a step promises to gain no more than that.
+        """
+        from scipy import linalg
+
+        for number in range(_MOST_STEPS):
+            if progress is not None:
+                progress.show(f"step {number + 1}")
+            try:
+                step = linalg.cho_solve(linalg.cho_factor(self._prior + point.bend), point.slope)
             except (linalg.LinAlgError, ValueError):  # not finite, or numerically singular
                 break
-            if (np.abs(slope) <= _GRADIENT * sizes).all():
-                progress.close()
-                gram = np.zeros((2, len(mode) + 1, len(mode) + 1))
-                gram[0, :-1, :-1] = bend
-                target = prior @ (mode - centre) + bend @ mode - slope  # the mean is one Newton step further
-                gram[0, -1, :-1] = gram[0, :-1, -1] = target
-                return gram
-            gain, share = float(slope @ step), 1.0
-            while share > _LEAST_SHARE:
-                expansion = problem(mode - share * step)
+            gain, share = float(point.slope @ step), 1.0
+            if gain <= enough if enough else self._is_mode(point):
+                return point
+            while True:
+                following = self.at(point.mode - share * step)
                 # values that agree to rounding pass: the gradient decides when to stop
-                if expansion[0] <= value - 1e-4 * share * gain + 1e-13 * abs(value):
+                if following.value <= point.value - 1e-4 * share * gain + 1e-13 * abs(point.value):
                     break
                 share *= 0.5
-            mode = mode - share * step
-    progress.close()
-    message = f"the mode of {len(rewards)} rewards cannot be found in double precision: scale the contexts"
-    raise PosteriorError(message, code="no-mode", value=len(rewards), steps=number + 1)
+                if share <= _LEAST_SHARE:
+                    break
+            point = following
+        message = f"the mode of {len(self._rewards)} rewards cannot be found in double precision: scale the contexts"
+        raise PosteriorError(message, code="no-mode", value=len(self._rewards), steps=number + 1)
 
 
 def _expansion(link: int, score: FloatArray, reward: FloatArray) -> tuple[FloatArray, ...]:
     """Return minus the log-likelihood, y - mu, mu' at scores [T], and the sizes that set the rounding of y - mu."""
-    from scipy import special
-
     if link == COUNTS:
         rate = np.exp(score)
         return rate - reward * score, reward - rate, rate, reward + rate * (1.0 + np.abs(score))
-    sign = np.where(reward > 0.5, 1.0, -1.0)
-    miss = special.expit(-sign * score)
-    curve = miss * special.expit(sign * score)
-    return np.logaddexp(0.0, -sign * score), sign * miss, curve, curve * np.abs(score)
+    size = np.abs(score)
+    odds = np.exp(-size)
+    likely = 1.0 / (1.0 + odds)
+    rare = odds * likely
+    curve = rare * likely
+    right = (reward > 0.5) == (score > 0.0)  # whether what happened is what the score says
+    miss = np.where(right, rare, likely)
+    return np.where(right, 0.0, size) + np.log1p(odds), np.where(reward > 0.5, miss, -miss), curve, curve * size
 
 
 def mean_odds(mean: Any, sd: Any) -> FloatArray:

@@ -20,12 +20,13 @@ as after one.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from .._support.checks import FloatArray
 from .compensated import two_product, two_sum
-from .compile import kernel, lean
+from .compile import inlined, kernel, lean
 
 LARGE = 64  # number of features from which each reward updates the root instead of factoring V again
 _PANEL = 32  # rows of a panel, which stays in the cache while the other rows are updated with it
@@ -222,6 +223,25 @@ def _invert_large(root: FloatArray) -> None:
             for j in range(i):
                 row[j] *= diagonal
             row[i] = diagonal
+
+
+@inlined
+def add_products(p: Any, q: Any, r: Any, s: Any, a: Any, b: Any, c: Any, d: Any, j: int, columns: Any) -> None:
+    """Add four factors from ``j`` on of a, b, c, d each times four ``columns`` [D,W] from ``j`` on to p, q, r, s [W].
+
+    16 products for 8 numbers read. Each sum is taken in the order of the columns.
+    """
+    one, two, three, four = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
+    a0, a1, a2, a3 = a[j], a[j + 1], a[j + 2], a[j + 3]
+    b0, b1, b2, b3 = b[j], b[j + 1], b[j + 2], b[j + 3]
+    c0, c1, c2, c3 = c[j], c[j + 1], c[j + 2], c[j + 3]
+    d0, d1, d2, d3 = d[j], d[j + 1], d[j + 2], d[j + 3]
+    for t in range(p.shape[0]):
+        w, x, y, z = one[t], two[t], three[t], four[t]
+        p[t] = p[t] + a0 * w + a1 * x + a2 * y + a3 * z
+        q[t] = q[t] + b0 * w + b1 * x + b2 * y + b3 * z
+        r[t] = r[t] + c0 * w + c1 * x + c2 * y + c3 * z
+        s[t] = s[t] + d0 * w + d1 * x + d2 * y + d3 * z
 
 
 @lean

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .beta import beta_fraction
 from .compile import kernel
 from .normal import normal_cdf, normal_from_log_survival
 
@@ -70,30 +71,8 @@ def _tail(x: float, freedom: float, log_constant: float) -> float:
     # u^(v/2) (1-u)^(1/2) / B(v/2, 1/2) is |x| times the density
     front = x * student_pdf(x, freedom, log_constant)
     if u < (0.5 * freedom + 1.0) / (0.5 * freedom + 2.5):
-        return front / freedom * _fraction(0.5 * freedom, 0.5, u)
-    return 0.5 - front * _fraction(0.5, 0.5 * freedom, square * u)
-
-
-@kernel
-def _fraction(a: float, b: float, u: float) -> float:
-    """Return the continued fraction of the incomplete beta function."""
-    c = 1.0
-    d = 1.0 - (a + b) * u / (a + 1.0)
-    d = 1.0 / (d if abs(d) > _TINY else _TINY)
-    value = d
-    for m in range(1, 400):
-        even = m * (b - m) * u / ((a + 2.0 * m - 1.0) * (a + 2.0 * m))
-        odd = -(a + m) * (a + b + m) * u / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
-        for step in range(2):
-            term = even if step == 0 else odd
-            d = 1.0 + term * d
-            d = 1.0 / (d if abs(d) > _TINY else _TINY)
-            c = 1.0 + term / c
-            c = c if abs(c) > _TINY else _TINY
-            value *= d * c
-        if abs(d * c - 1.0) < 1e-15:
-            break
-    return value
+        return front / freedom * beta_fraction(0.5 * freedom, 0.5, u)
+    return 0.5 - front * beta_fraction(0.5, 0.5 * freedom, square * u)
 
 
 @kernel
@@ -121,12 +100,15 @@ def student_from_log_survival(log_survival: float, freedom: float) -> float:
 
 
 def student_shortfall(alpha: float, freedom: Any) -> Any:
-    """Return minus CVaR_alpha of Student's t: (v + q^2) / (v - 1) f(q) / (1 - alpha), q the quantile at 1 - alpha."""
+    """Return minus CVaR_alpha of Student's t: (v + q^2) / (v - 1) f(q) / (1 - alpha), q the quantile at 1 - alpha.
+
+    With the density f(q) = C (1 + q^2 / v)^(-(v + 1) / 2) the first factors are v C (1 + q^2 / v)^(-(v - 1) / 2).
+    """
     from scipy.special import stdtrit
 
     if alpha == 0.0:
         return np.zeros(np.shape(freedom))
-    quantile = stdtrit(freedom, 1.0 - alpha)
+    quantile = stdtrit(freedom, alpha)  # that of the other tail, which has digits however small alpha is
     constant = np.vectorize(student_log_constant, otypes=[np.float64])(freedom)
-    density = np.exp(constant - 0.5 * (freedom + 1.0) * np.log1p(quantile**2 / freedom))
-    return (freedom + quantile**2) / (freedom - 1.0) * density / (1.0 - alpha)
+    wide = np.log(np.hypot(1.0, quantile / np.sqrt(freedom)))
+    return freedom / (freedom - 1.0) * np.exp(constant - (freedom - 1.0) * wide) / (1.0 - alpha)

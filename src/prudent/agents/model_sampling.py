@@ -25,6 +25,7 @@ from .._support.checks import (
     takes,
     whole_number,
 )
+from ..data.labels import Labels
 from ..errors import DataError, ModelError, ParameterError, PosteriorError
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
@@ -139,6 +140,7 @@ class ModelSamplingAgent:
         horizon: int | None = None,
     ) -> None:
         self._model = instance_of(model, "model", UncertainMDP, error=ModelError)
+        self._states, self._actions = Labels("state", None, model.n_states), Labels("action", None, model.n_actions)
         self._make = _dirichlet if posterior is None else posterior
         self._risk = measure_of(0.0 if alpha is None and risk is None else alpha, risk)
         level = getattr(self._risk, "alpha", None)
@@ -200,7 +202,7 @@ class ModelSamplingAgent:
             self._refresh()
         row = self.policy[self._step] if self._horizon else self.policy
         self._step += 1
-        return int(row[state])
+        return int(row[self._states.index(state)])
 
     def observe(
         self, state: int, action: int, next_state: int | None, outcome: int | None = None, reward: float | None = None
@@ -223,6 +225,8 @@ class ModelSamplingAgent:
         DataError
             If no outcome, or more than one, explains the transition.
         """
+        state, action = self._states.index(state), self._actions.index(action)
+        next_state = None if next_state is None else self._states.index(next_state, "next_state")
         source = int(self._model.source[state, action])
         if outcome is None:
             outcome = self._explained(state, action, next_state)

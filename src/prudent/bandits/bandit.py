@@ -22,7 +22,7 @@ from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
-from .arm_names import arm_names, checked_name, plain_name
+from .arm_names import arm_names, checked_name, listed_names
 from .belief.arms import ArmBelief
 from .belief.beta import BetaArms
 from .belief.gaussian import GaussianArms
@@ -246,10 +246,12 @@ class LinearBandit(NamedArms):
         about, (contexts, pulled, rewards) = logged(log, column_names(options.get("features")), "arm", "reward")
         if about is not None:
             options = options_of(about, options)
-            arms = list(dict.fromkeys([*about["arms"], *map(plain_name, pulled)])) if arms is None else arms
+            arms = (
+                list(dict.fromkeys([*about["arms"], *listed_names(pulled, "arm", DataError)])) if arms is None else arms
+            )
         size = context_size(contexts, options.get("features"))
         if arms is None:
-            names = arm_names(dict.fromkeys(plain_name(name) for name in pulled), "arm", DataError)
+            names = arm_names(dict.fromkeys(listed_names(pulled, "arm", DataError)), "arm", DataError)
         else:
             names = arm_names(arms, "arms")
         return cls(names, size, **options).update(contexts, pulled, rewards)

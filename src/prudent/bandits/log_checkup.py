@@ -15,6 +15,7 @@ import numpy as np
 
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..data.source import TableSource
+from ..errors import DataError
 from .belief.terms import found_terms
 from .checkup import FALSE_ALARM, Finding
 
@@ -37,7 +38,8 @@ def log_findings(
     held = TableSource(log, "log").column_names or ()
     times = delays = None
     if "time" in held and "reward_time" in held:
-        begun, ended = (_seconds(column) for column in TableSource(log, "log").cells("time", "reward_time"))
+        names = "time", "reward_time"
+        begun, ended = map(_seconds, TableSource(log, "log").cells(*names), names)
         times, delays = begun, np.where(there, ended - begun, np.nan)
     kept = np.flatnonzero(there)[-_MOST_ROWS:]
     if len(kept) >= 2 * points.shape[1]:
@@ -58,14 +60,18 @@ def log_findings(
         yield from _late(rows, delays, arms)
 
 
-def _seconds(column: Sequence[Any]) -> FloatArray:
+def _seconds(column: Sequence[Any], name: str) -> FloatArray:
     """Return times as seconds, NaN where there is none."""
     if all(value is None or isinstance(value, (int, float)) for value in column):
         return np.array([np.nan if value is None else float(value) for value in column])
     import pandas
 
-    times = pandas.to_datetime(pandas.Series(list(column)), utc=True)
-    return ((times - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)).to_numpy(dtype=np.float64)
+    try:
+        times = pandas.to_datetime(pandas.Series(list(column)), utc=True, format="ISO8601")
+        return ((times - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)).to_numpy(dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        message = f"column {name!r} of the log holds what is no time: {error}"[:300]
+        raise DataError(message, code="not-a-time", argument="log", column=name) from None
 
 
 def _missing(rows: IntArray, there: BoolArray, arms: Sequence[Any]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import FloatArray, IntArray, number_array, refuse, require_shape
 from ..data.features import Names
 from ..data.source import context_columns
 from ..errors import DataError, ParameterError, PrudentError, PrudentWarning
@@ -294,7 +294,9 @@ class NamedArms(Bandit):
             contexts, pulled, paid = context_columns(log, self._columns, "arm", "reward")
             points, _ = self._read(contexts, (2,))
             rows = np.array([self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(pulled)], dtype=np.int64)
-            rewards = np.array([math.nan if value is None else float(value) for value in paid])
+            rewards = number_array([math.nan if value is None else value for value in paid], "reward")
+            require_shape(rewards, "reward", (len(points),), "[T]")
+            refuse(np.abs(rewards) > LARGEST, rewards, "reward", f"a number of at most {LARGEST}", code="too-large")
             found = log_findings(log, points, rows, rewards, self._names, labels[first:])
             return Checkup((*report.findings, *found), report.rewards)
 

@@ -132,7 +132,7 @@ class SharedLinearBandit(Bandit):
     _KIND: ClassVar[str] = "SharedLinearBandit"
     _belief: ItemBelief
     _checked_names: tuple[Arm, ...] = ()  # of the last decision; nobody can change a tuple
-    _text = False  # whether they are all texts, which nothing but texts are equal to
+    _text: list[Arm] | None = None  # the same if they are all texts, which nothing but texts are equal to
 
     def __init__(
         self,
@@ -448,10 +448,11 @@ class SharedLinearBandit(Bandit):
             highest = np.flatnonzero(scores == scores.max())
             place = 0 if highest.size == 1 else int(float(self._uniforms(1)[0]) * highest.size)
             return highest[place : place + 1]
-        order = np.argsort(-scores, kind="stable")
+        drawn = np.flatnonzero(scores > -np.inf)  # the others cannot be among them
+        order = drawn[np.argsort(-scores[drawn], kind="stable")]
         ranked = scores[order[: top + 1]]
         if (ranked[1:] == ranked[:-1]).any():
-            order = np.lexsort((self._uniforms(scores.size), -scores))
+            order = drawn[np.lexsort((self._uniforms(scores.size)[drawn], -scores[drawn]))]
         return order[:top]
 
     # -- rewards -------------------------------------------------------------------------------------------
@@ -567,7 +568,7 @@ class SharedLinearBandit(Bandit):
                 raise ParameterError(message, code="missing-argument", argument="arms")
             arms = _numbers(len(rows))
         before = self._checked_names
-        again = arms is before or (self._text and type(arms) is list and before == tuple(arms))
+        again = arms is before or (type(arms) is list and arms == self._text)
         if again and 0 < len(before) == len(rows):
             return rows, before, labels
         names = listed_names(arms, "arms", ParameterError)
@@ -576,7 +577,8 @@ class SharedLinearBandit(Bandit):
             raise ParameterError("context is empty: there is no candidate", code="empty", argument="context")
         if len(set(names)) < len(names):
             arm_names(names, "arms")  # which names the second one
-        self._checked_names, self._text = names, type(names[0]) is str and set(map(type, names)) == {str}
+        self._checked_names = names
+        self._text = list(names) if type(names[0]) is str and set(map(type, names)) == {str} else None
         return rows, names, labels
 
     def _rows(self, names: tuple[Arm, ...]) -> IntArray:

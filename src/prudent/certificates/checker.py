@@ -3,11 +3,10 @@
 This file stands alone: it imports the standard library and, for models with unknown probabilities, python-flint (ball
 arithmetic). ``python checker.py MODEL CERTIFICATE`` says yes (exit code 0) or no (1), or that it cannot be checked (2).
 
-Claim: with V the values and e the error of the certificate, U = V + e and L = V - e. The Bellman operator T is a
-monotone contraction. If T U <= U in every state, the optimal values are at most U. If T_pi L >= L for the policy pi,
-the values of pi, hence the optimal ones, are at least L. Both together: V is within e of the optimal values, and the
-policy loses at most 2 e. For the claim "policy" T_pi takes the place of T. Rows of known probabilities are compared in
-floats with a bound on the rounding, and in rational numbers where that does not decide.
+Claim: with V the values and e the error of the certificate, U = V + e and L = V - e. The Bellman operator T is monotone
+and contracts. If T U <= U in every state, the optimal values are at most U. If T_pi L >= L for the policy pi, its
+values, hence the optimal ones, are at least L. Both: V is within e of the optimal values, the policy loses at most 2 e.
+For the claim "policy" T_pi takes the place of T. Known rows are summed in floats, then in rational numbers if in doubt.
 
 Rows of Dirichlet counts psi: with X = w.v, w ~ Dirichlet(psi), and a level alpha > 0,
 
@@ -77,7 +76,7 @@ def check(model_file: bytes, certificate_file: bytes, rows: int | None = None) -
                 side = "above the upper" if above else "below the lower"
                 _require({f"state {state}, action {action}: its backup may be {side} bound": bool(how)})
                 proofs[how] += 1
-    except (IndexError, ValueError, ArithmeticError) as fault:
+    except (IndexError, ValueError, ArithmeticError, RecursionError) as fault:
         raise RefusedError(f"the numbers do not fit each other, or are too extreme: {fault}") from None
     proved = ", by ".join(f"{how}: {number}" for how, number in proofs.items() if number)
     told = f"{kind} values within {error:.3g} in {model.n_states} states; rows proved by {proved}"
@@ -86,12 +85,18 @@ def check(model_file: bytes, certificate_file: bytes, rows: int | None = None) -
 
 def _read(content: bytes, kind: str) -> dict[str, Any]:
     try:
-        read = json.loads(content.decode("utf-8"))
+        read = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=Fraction)  # no NaN
     except (ValueError, RecursionError) as fault:
         raise RefusedError(f"the {kind} is no JSON file: {fault}") from None
-    if not isinstance(read, dict) or [read.get("format"), str(read.get("version"))] != [f"prudent-{kind}", "1"]:
-        raise RefusedError(f"the file is no prudent-{kind} of version 1")
-    return read
+    named = isinstance(read, dict) and [read.get("format"), str(read.get("version"))] == [f"prudent-{kind}", "1"]
+    _require({f"the file is no prudent-{kind} of version 1": named})
+    return cast(dict[str, Any], read)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a file, in which no name occurs twice."""
+    _require({"a name occurs twice in the file": len(found := dict(pairs)) == len(pairs)})
+    return found
 
 
 def _column(record: dict[str, Any], name: str, size: int | None, kind: type = float) -> list[Any]:
@@ -99,9 +104,8 @@ def _column(record: dict[str, Any], name: str, size: int | None, kind: type = fl
     cells = found if isinstance(found := record.get(name), list) else [found]
     for cell in cells:
         if type(cell) not in (int, kind) or not abs(cast(float, cell)) < (2**53 if type(cell) is int else math.inf):
-            raise RefusedError(f"{name} has {cell!r}, where a finite number of type {kind.__name__} is expected")
-    if len(cells) != (len(cells) if size is None else size):
-        raise RefusedError(f"{name} has {len(cells)} numbers, expected {size}")
+            raise RefusedError(f"{name} has {cell!r:.40}, where a finite number of type {kind.__name__} is expected")
+    _require({f"{name} has {len(cells)} numbers, expected {size}": size in (None, len(cells))})
     return [kind(cell) for cell in cells]
 
 
@@ -223,9 +227,8 @@ class Tail:
         gaps, rest = [x - v for v in self.values], 1 - arb(self.alpha)
         if all(a <= 0 for a in gaps):
             return x
-        if all(a >= 0 for a in gaps):
-            return x - (x - self.mean) / rest
-        return x - self.integral(gaps, 2, 2.0**-90) / (self.total * rest)
+        part = x - self.mean if all(a >= 0 for a in gaps) else self.integral(gaps, 2, 2.0**-90) / self.total
+        return x - part / rest
 
     def integral(self, gaps: list[Any], power: int, precision: float) -> Any:
         """Return a ball with E[Y+] (power 2), or a number near P(Y > 0) (power 1)."""

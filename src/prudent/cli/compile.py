@@ -9,7 +9,6 @@ other: what a part has compiled or loaded need not be loaded again for the next.
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 from collections import deque
@@ -43,7 +42,7 @@ def _plans() -> None:
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
     pr.exact.cvar_clipped_normal(0.5, 1.0, 0.9)
     pr.risk.lowest_normals(10, 1, rng=0)
-    pr.posteriors.LinearGaussianPosterior(1).update([[1.0]], [0.0])
+    pr.posteriors.LinearGaussianPosterior(1).update([[1.0]], [0.0]).mean()
     for policy in ([0, 0], [[0, 0], [1, 1], [0, 0]]):
         model.trajectory(posterior.mean(), policy, 3, rng=0)
 
@@ -58,6 +57,7 @@ def _objectives() -> None:
     model, posterior = _small()
     mdp = model.mdp(posterior.mean())
     pr.planning.RobustMDP(mdp, pr.L1Ball(0.1)).solve()
+    pr.IntervalMDP([[[0.8, 0.1]], [[1.0, 0.0]]], [[[0.9, 0.2]], [[1.0, 0.0]]], [1.0, 0.0], 0.9).solve()
     pr.BayesianRiskMDP(model, posterior, alpha=0.9, outcome_risk=pr.CVaR(0.5)).solve(draws=10, rng=0)
     pr.solve(mdp, horizon=2)
     pr.solve(mdp, objective=pr.EVaR(0.5), start=0, horizon=2)
@@ -109,6 +109,9 @@ def _clicks_and_items() -> None:
             slate = items.select(np.eye(2))
             items.update(slate.context, slate.arm, reward)
             slate.propensity  # noqa: B018
+    named = pr.SharedLinearBandit.from_log([([1.0, 0.0], "a", 2.0)], offsets=True, noise_sd=1.0, rng=0)
+    named.select({item: [1.0, 0.5] for item in "abc"}, top=2).inclusion()
+    pr.posteriors.LogisticPosterior(1).update([[1.0]], [1.0])
     for sd in (None, 1.0):
         sparse = pr.bandits.SparseLinearBandit(3, 4, rng=0, noise_sd=sd)
         for reward in (1.0, 0.0, 1.0):
@@ -118,13 +121,36 @@ def _clicks_and_items() -> None:
 
 
 def _simulated_bandits() -> None:
-    pr.simulation.simulate_bandit(pr.envs.gaussian_bandit(), pr.bandits.brps_cmab(0.8), horizon=10, replications=1)
+    world, rng = pr.envs.gaussian_bandit(), np.random.default_rng(0)
+    pr.simulation.simulate_bandit(world, pr.bandits.brps_cmab(0.8), horizon=10, replications=1)
+    world.reward(0, world.context(0, rng), 0, rng)
+    pr.bandits.thompson_sampling_inflated(delta=0.1).nu(1, dim=3, noise_sd=1.0)
+
+
+class _FirstAction:
+    """The smallest agent that `simulate` takes."""
+
+    def __init__(self, model: pr.UncertainMDP) -> None:
+        self.policy = model.admissible.argmax(axis=1)
+
+    def reset(self, rng: np.random.Generator) -> None: ...
+
+    def act(self, state: int) -> int:
+        return int(self.policy[state])
+
+    def observe(self, *transition: object) -> None: ...
 
 
 def _agents() -> None:
     lake = pr.envs.frozen_lake(p_h=0.2)
     pr.simulate(lake, [pr.brps_rl(0.9), pr.agents.optimistic_vi(0.9)], episodes=2, replications=1)
-    pr.PosteriorSamplingAgent(lake.model, alpha=0.9, rng=0).act(0)
+    pr.simulate(lake, pr.brps_rl(0.9), episodes=2, replications=1, pairing="source")
+    pr.simulate(lake, _FirstAction, episodes=1, replications=1)
+    for agent in (
+        pr.PosteriorSamplingAgent(lake.model, alpha=0.9, rng=0),
+        pr.OptimisticVIAgent(lake.model, 0.9, horizon=100, rng=0),
+    ):
+        agent.observe(0, agent.act(0), 0)
 
 
 PARTS: dict[str, Callable[[], None]] = {
@@ -220,7 +246,6 @@ def _require_kept(reason: str) -> None:
 
 
 if __name__ == "__main__":
-    gc.disable()  # the compiler makes so many objects that looking for garbage takes an eighth of its time
     event.register("numba:compile", _Counter(lambda: print(_COMPILED, end="", flush=True)))
     for line in sys.stdin:
         print(_compiled(line.strip()), flush=True)

@@ -16,6 +16,7 @@ import gzip
 import json
 import os
 import re
+import reprlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -139,7 +140,14 @@ class TableSource:
             for name in names:
                 if name not in held:
                     raise self._missing(name, held)
-            return [list(table[name]) for name in names]
+            found = [self._cells_of(name, table[name]) for name in names]
+            for name, column in zip(names, found, strict=True):
+                if len(column) != len(found[0]):
+                    message = (
+                        f"column {name!r} of {self.name} has {len(column)} cells, not {len(found[0])} as {names[0]!r}"
+                    )
+                    raise self._error(message, code="wrong-shape", column=name, value=len(column))
+            return found
         parts = f"({', '.join(names)})"
         if isinstance(table, bytes) or not isinstance(table, Iterable):
             message = f"{self.name} must be rows of {parts} or a table with such columns, got {table!r}"
@@ -152,6 +160,12 @@ class TableSource:
                 message = f"{self.name}[{i}] is {row!r}, expected {parts}"
                 raise self._error(message, code="row-width", argument=self.name, row=i, value=row)
         return [list(column) for column in zip(*rows, strict=True)]
+
+    def _cells_of(self, name: str, column: Any) -> list[Any]:
+        if isinstance(column, (str, bytes)) or not isinstance(column, Iterable) or getattr(column, "ndim", 1) == 0:
+            message = f"column {name!r} of {self.name} is {reprlib.repr(column)}, expected its cells"
+            raise self._error(message, code="wrong-shape", column=name, value=column)
+        return list(column)
 
     # -- complete tables -----------------------------------------------------------------------------------
 

@@ -40,6 +40,13 @@ _PLAYER = (200, 50, 50)
 # -- problems as environments ------------------------------------------------------------------------------
 
 
+def _contains(space: gymnasium.spaces.Discrete, action: Any) -> bool:
+    try:
+        return bool(space.contains(action))
+    except OverflowError:  # no number of 64 bits
+        return False
+
+
 class TabularEnv(gymnasium.Env):  # type: ignore[misc]
     """A `Problem` as a Gymnasium environment: observations are state indices, actions action indices.
 
@@ -137,7 +144,7 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
             If the action is not admissible. Nothing is changed then.
         """
         model = self.problem.model
-        if action not in self.action_space or not model.admissible[self._state, int(action)]:
+        if not _contains(self.action_space, action) or not model.admissible[self._state, int(action)]:
             text = f"action is {action!r}, expected an admissible action of state {self._state}"
             raise ParameterError(text, code="inadmissible-action", argument="action", value=action, state=self._state)
         s, a = self._state, int(action)
@@ -278,7 +285,7 @@ class LinearBanditGym(gymnasium.Env[FloatArray, np.int64]):  # type: ignore[misc
         ParameterError
             If there is no such arm.
         """
-        if not self.action_space.contains(action):
+        if not _contains(self.action_space, action):
             text = f"action is {action!r}, expected an arm from 0 to {self.bandit.n_arms - 1}"
             raise ParameterError(text, code="unknown-arm", argument="action", value=action)
         bandit = self.bandit

@@ -7,7 +7,7 @@ weight under logger l (Veach and Guibas, SIGGRAPH 1995; Agarwal et al., KDD 2017
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def balanced_propensities(
     (cells,) = TableSource(log, "log").cells(logger)
     names = [cell.item() if isinstance(cell, np.generic) else cell for cell in cells]
     for row, name in enumerate(names):
-        if name not in loggers:
+        if not isinstance(name, Hashable) or name not in loggers:
             message = f"log row {row}: the policy {name!r} is not one of loggers {list(loggers)[:8]}"
             raise ParameterError(message, code="unknown-option", argument="loggers", value=name)
     shares = {name: names.count(name) / len(names) for name in loggers}

@@ -31,6 +31,7 @@ from ..data.source import TableSource
 from ..display.figures import off_policy as figures
 from ..errors import DataError
 from ..types import FloatArray, IntArray, TableLike
+from .off_policy import LARGEST_WEIGHT
 from .tables import EstimateTable
 
 if TYPE_CHECKING:
@@ -160,8 +161,8 @@ def off_policy_slates(
     with np.errstate(over="ignore"):
         alone: FloatArray = placed(cells["target_at_position"] / cells["propensity_at_position"], 1.0)
         upto: FloatArray = placed(cells["target"] / cells["propensity"], 1.0).cumprod(axis=1)
-    if not (np.isfinite(alone).all() and np.isfinite(upto).all()):
-        message = "weights of log are not finite: propensities are too small"
+    if not (alone.max() <= LARGEST_WEIGHT and upto.max() <= LARGEST_WEIGHT):
+        message = f"weights of log are above {LARGEST_WEIGHT:g}: propensities are too small"
         raise DataError(message, code="weight-range", argument="log")
     weights: dict[str, FloatArray] = {"sips": np.repeat(upto[:, -1:], size, axis=1), "iips": alone, "rips": upto}
     own, mean = _predictions(cells, placed, reward, there, shares)
@@ -228,8 +229,12 @@ def _places(cells: dict[str, Any]) -> tuple[IntArray, IntArray]:
     """Return the number of the slate and the position of each row."""
     import pandas
 
-    slates = pandas.factorize(pandas.Series(list(cells["slate"])))[0]
-    positions = cells["position"].astype(np.int64)
+    try:
+        slates = pandas.factorize(pandas.Series(list(cells["slate"])))[0]
+    except TypeError as error:  # a list, say
+        message = f"log: column 'slate' holds cells that are no names: {error}"
+        raise DataError(message, code="wrong-type", argument="log", column="slate") from None
+    positions = np.clip(cells["position"], -1.0, 10_000.0).astype(np.int64)
     bad = (positions != cells["position"]) | (positions < 0) | (positions >= 10_000) | (slates < 0)
     twice = pandas.DataFrame({"slate": slates, "position": positions}).duplicated().to_numpy()
     if (bad | twice).any():

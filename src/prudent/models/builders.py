@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from .._support.checks import integer_array, mask_array, number_array, refuse, require_shape
+from .._support.checks import integer_array, items_of, mask_array, number_array, refuse, require_shape
 from ..data.columns import TableColumns
 from ..data.labels import Labels, is_missing
 from ..data.naming import NEXT_STATES, PAIRS
@@ -346,8 +346,9 @@ def uncertain_dynamics(
     if not named or (len(named) > 1 and source is None):
         message = f"noise has {len(named)} sources; source(state, action) must say which one acts"
         raise ModelError(message, code="missing-argument", argument="source")
-    outcomes = [tuple(values) for values in named.values()]
-    places, moves = tuple(states), tuple(actions)
+    outcomes = [tuple(items_of(values, "noise", error=ModelError)) for values in named.values()]
+    places = tuple(items_of(states, "states", error=ModelError))
+    moves = tuple(items_of(actions, "actions", error=ModelError))
     by_source, by_state = Labels("source", named, len(named)), Labels("state", places, len(places))
     over, _ = read_terminal(terminal, by_state)
     sources = np.full((len(places), len(moves)), -1, dtype=np.int64)

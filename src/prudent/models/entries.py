@@ -13,9 +13,30 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from .._support.checks import BoolArray, FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray, finite_array, index_array, integer_array, require_shape
+from ..errors import ModelError
 
 NONE, END = -1, -2  # in place of a next state: no such outcome; the process ends
+
+
+_MOST_OUTCOMES = 2**31 - 1
+
+
+def read_entries(
+    pairs: int, pair: Any, outcome: Any, next_state: Any, reward: Any, duration: Any
+) -> tuple[IntArray, IntArray, npt.NDArray[Any], FloatArray, FloatArray | None]:
+    """Return the fields of entries of ``pairs`` pairs as arrays [E]; raise unless they fit together."""
+    found = (
+        index_array(pair, "pair", pairs, ModelError),
+        index_array(outcome, "outcome", _MOST_OUTCOMES, ModelError),
+        integer_array(next_state, "next_state", ndim=1, error=ModelError),
+        finite_array(reward, "reward", ndim=1, error=ModelError),
+        None if duration is None else finite_array(duration, "duration", ndim=1, error=ModelError),
+    )
+    for array, name in zip(found, ("pair", "outcome", "next_state", "reward", "duration"), strict=True):
+        if array is not None:
+            require_shape(array, name, (found[0].size,), "[E]", error=ModelError)
+    return found
 
 
 class Entries(NamedTuple):

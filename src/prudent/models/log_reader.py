@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.checks import flag
 from ..data.labels import Column, Labels, is_gap
 from ..data.source import TableSource
 from ..data.transitions import TransitionTable
@@ -29,7 +30,7 @@ class LogReader:
     """
 
     def __init__(self, model: OutcomeModel, indices: bool) -> None:
-        self._model, self._indices = model, indices
+        self._model, self._indices = model, flag(indices, "indices")
         self.states, self.actions = model.state_labels, model.action_labels
         if indices:
             self.states, self.actions = (Labels(axis.what, None, axis.size) for axis in (self.states, self.actions))

@@ -34,7 +34,7 @@ from ..types import (
 )
 from .base import held, plural
 from .builders import BY_PAIR, own_sources, places_in, read_dense, uncertain_direct, uncertain_dynamics, uncertain_table
-from .entries import expected_model
+from .entries import expected_model, read_entries
 from .log_reader import LogReader
 from .log_summary import LogSummary
 from .mdp import MDP
@@ -212,6 +212,8 @@ class UncertainMDP(OutcomeModel):
         """
         self = cls.__new__(cls)
         self._take_sources(source, discount, states, actions, terminal)
+        given = read_entries(self.source.size, pair, outcome, next_state, reward, duration)
+        pair, outcome, next_state, reward, duration = given
         used = (self.admissible & ~self.terminal[:, None]).reshape(-1)[pair]
         order = np.flatnonzero(used)[np.lexsort((outcome[used], pair[used]))]
         sizes = np.bincount(pair[order], minlength=self.source.size)

@@ -22,6 +22,9 @@ In the quotient, where each component is one state in which one may stop and be 
 that the gains of all states are values of ``prudent.planning.undiscounted``, with its certificate. An end of it all
 is a component with gain 0.
 
+**Durations.** The gain is then that of a unit of time. A transformed model has it at level 0 (``_known_solution``);
+under a risk it is looked for by ``prudent.planning.timed_gain``.
+
 **Bias.** The bias of a policy with transition matrix P, reward r and gain g solves h = r - g + P h, and its mean
 under the stationary law of each closed class of P is 0: what beginning in a state is worth beyond the gain of all
 steps. Let xi bound the expected time to reach a fixed state of some class. If h solves the equation up to e, and m the
@@ -30,13 +33,14 @@ stationary equation up to f, the error of h is at most 2 xi (e + f max|h|).
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from .._support.checks import finite_array, require_shape
+from .._support.checks import axes_of, finite_array, generator, require_shape
 from .._support.notices import warn_caller
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.mdp import MDP
@@ -54,6 +58,7 @@ from .newton import DIGITS, Iteration
 from .options import SolverOptions
 from .solution import Solution
 from .stationary import solve_stationary
+from .timed_gain import timed_gain
 
 CONSERVED = 1e-9  # of the largest gain: an action that loses no more conserves the gain
 SAME = 1e-12  # of the largest gain: gains of components that are closer are the same
@@ -209,8 +214,8 @@ def solve_average(
 ) -> Solution:
     """Return the gain of the best policy, or of ``policy``, and its bias; arguments as for ``prudent.solve``."""
     exact_mean = draws is None and problem.is_mean
-    if not exact_mean or getattr(problem.model, "duration", None) is None:
-        problem.model.require_unit_durations("average rewards under a risk of the posterior")
+    if isinstance(problem.model, MDP):
+        problem.model.require_unit_durations("average rewards of known models")
     if options.sweeps is not None:
         message = "sweeps are of value iteration with a discount; give tol or max_iterations for an average reward"
         raise ParameterError(message, code="conflicting-arguments", argument="sweeps")
@@ -243,15 +248,21 @@ def _known_solution(
     has the same gain (Schweitzer's transformation): rewards are divided by the durations, and a step stays where it is
     with the probability that its duration is not over.
     """
-    shortest, original = 1.0, rows
-    if durations is not None:
-        shortest = float(durations[rows.admissible].min())
-        rows = rows.shortened(np.where(rows.admissible, durations, shortest), shortest)
-    chain = None if actions is None else rows.followed(actions)
-    answer = known_answer(rows if chain is None else chain, options, guess)
+    original, shortest = rows, 1.0 if durations is None else float(durations[rows.admissible].min())
+
+    def timed(rows: Known, durations: FloatArray | None) -> Known:
+        if durations is None:
+            return rows
+        return rows.shortened(np.where(rows.admissible, durations, shortest), shortest)
+
+    def followed(policy: npt.NDArray[Any]) -> Known:
+        lasts = None if durations is None else _of_policy(durations, policy)[:, None]
+        return timed(original.followed(policy), lasts)  # chance chooses steps, not units of time
+
+    rows = timed(original, durations)
+    answer = known_answer(rows if actions is None else followed(actions), options, guess)
     policy = answer.policy if actions is None else actions
-    if chain is None:
-        chain = rows.followed(policy)
+    chain = followed(policy)
     bias = bias_of(chain)
     bias = Bias(shortest * bias.value, shortest * bias.error)
     q = (original.reward.reshape(-1) + original.transition @ bias.value).reshape(rows.reward.shape)
@@ -283,8 +294,7 @@ def _risk_solution(
     threads: int | None,
 ) -> Solution:
     """Return the solution under a posterior, whose gain must be the same in all states."""
-    model = problem.model
-    operator = problem.operator(draws, rng, threads)
+    model, duration = problem.model, getattr(problem.model, "duration", None)
     parts = _possible(problem, actions)
     if parts.ends:
         message = (
@@ -292,16 +302,31 @@ def _risk_solution(
             "here; omit objective for what it earns until then"
         )
         raise ModelError(message, code="process-ends", argument="objective")
+    # every search with the same draws
+    stream = generator(rng) if draws is not None and axes_of(draws) == 0 else rng
 
-    def near(discount: float) -> Executor | None:
-        twin = problem.with_discount(discount)
-        return None if draws is not None else twin.first_guess(twin.operator(None, None, threads))
+    def search(timed: PlanningProblem, options: SolverOptions, guess: Guess | None) -> tuple[Gains, Executor]:
+        operator = timed.operator(draws, copy.deepcopy(stream), threads)
 
-    scale = size_of(_rewards(problem))
-    found = gain_by_stages(operator, near, model.admissible, actions, options, scale, guess)
+        def near(discount: float) -> Executor | None:
+            twin = timed.with_discount(discount)
+            return None if draws is not None else twin.first_guess(twin.operator(None, None, threads))
+
+        return gain_by_stages(operator, near, model.admissible, actions, options, scale, guess), operator
+
+    rewards = _rewards(problem)
+    scale = size_of(rewards)
+    if duration is None:
+        found, operator = search(problem, options, guess)
+        shift = found.gain
+    else:
+        found, rate = timed_gain(
+            lambda gain, *given: search(problem.net_of_gain(gain), *given)[0], rewards, duration, options, guess
+        )
+        operator, shift = problem.net_of_gain(rate).operator(draws, copy.deepcopy(stream), threads), 0.0
     reason = found.end.reason
     if parts.number > 1 and not reason.converged and found.end.point.width > 100.0 * found.end.point.noise:
-        low, high = -found.end.point.upper, -found.end.point.lower
+        low, high = found.gain - found.error, found.gain + found.error
         message = (
             f"the long run can be confined to {parts.number} sets of states, and the gain depends on the first state "
             f"(between {low:.4g} and {high:.4g}): a multichain model, which is solved only at level 0; exclude actions "
@@ -314,17 +339,30 @@ def _risk_solution(
     if classes.number == 1:
         states = classes.states(0)
         law, _ = stationary_law(chain.transition[states][:, states])
-        relative = relative - float(law @ relative[states])
+        if duration is not None:
+            law = law * _mean_durations(problem, found.actions)[states]
+        relative = relative - float(law @ relative[states]) / float(law.sum())
     gain = np.full(model.n_states, found.gain)
     answer = Answer(gain, found.error, found.actions, found.end.iterations, reason.converged, reason.message)
     q = np.full(model.admissible.shape, -np.inf)
     operator.accuracy = 1e-12 * float(abs(relative).max())
     operator.backup(relative, np.flatnonzero(model.admissible), q.reshape(-1))
-    q = np.where(model.admissible, q - found.gain, -np.inf)
+    q = np.where(model.admissible, q - shift, -np.inf)
     kept = problem.snapshot(draws)
-    return _solution(
-        kept, answer._replace(capped=reason.capped), found.actions, Bias(relative, np.nan), q, _rewards(problem)
-    )
+    return _solution(kept, answer._replace(capped=reason.capped), found.actions, Bias(relative, np.nan), q, rewards)
+
+
+def _mean_durations(problem: PlanningProblem, policy: npt.NDArray[Any]) -> FloatArray:
+    """Return the mean durations of the steps of a policy [S], as what a unit of time costs in the mean model."""
+    free, paid = (problem.net_of_gain(gain).mean_mdp().reward for gain in (0.0, 1.0))
+    return _of_policy(free - paid, policy)
+
+
+def _of_policy(values: FloatArray, policy: npt.NDArray[Any]) -> FloatArray:
+    """Return the mean over the actions [S] of a policy, [S] or [S, A]."""
+    if policy.ndim == 1:
+        return values[np.arange(policy.size), policy]
+    return np.asarray((policy * np.where(policy > 0.0, values, 0.0)).sum(axis=1))
 
 
 def _rewards(problem: PlanningProblem) -> FloatArray:

@@ -394,6 +394,31 @@ class PlanningProblem(ABC):
         twin.model = self.model.with_discount(discount)
         return twin
 
+    def net_of_gain(self, gain: float) -> Self:
+        """Return the problem whose steps earn their reward less ``gain`` for each unit of time, without a discount.
+
+        Its values ahead of the bias of an average reward are what actions are compared by.
+
+        Parameters
+        ----------
+        gain : float
+            Average reward of a unit of time.
+
+        Returns
+        -------
+        PlanningProblem
+            A copy, in which all steps take one unit of time.
+        """
+        twin = self.with_discount(1.0)
+        model = copy.copy(twin.model)
+        if isinstance(model, MDP):
+            model.reward = np.where(model.admissible, model.reward - gain, model.reward)
+        else:
+            entries, durations = model.entries, 1.0 if model.duration is None else model.duration
+            model.entries, model.duration = entries._replace(reward=entries.reward - gain * durations), None
+        twin.model = model
+        return twin
+
     @property
     def is_mean(self) -> bool:
         """Whether the problem is valued by the mean of its return in one model, without draws."""

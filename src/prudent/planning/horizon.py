@@ -169,7 +169,7 @@ def timed_solution(
         policy=induction.policy,
         q_source=q_source,
         residual=0.0,
-        error_bound=error,
+        error_bound=float(error),
         iterations=induction.policy.shape[0],
         converged=end[0],
         message=end[1],
@@ -183,7 +183,7 @@ def timed_solution(
 
 def reached(error: float, enough: float, steps: int) -> tuple[bool, str]:
     """Return whether an error bound is small enough, and this in words."""
-    converged = error <= enough
+    converged = bool(error <= enough)
     relation = "<=" if converged else "is as small as 64-bit floats allow, above"
     return converged, f"error bound {error:.2g} {relation} {enough:.2g} after {plural(steps, 'step')}"
 

@@ -382,8 +382,8 @@ def _check_bounds(
         at = int(np.argmax(bad))
         where, fields = called(int(pair[at]))
         message = (
-            f"bounds on the probability from {where} to {labels[0].show(int(target[at]))} are {lower[at]!r} and "
-            f"{upper[at]!r}, expected 0 <= lower <= upper <= 1"
+            f"bounds on the probability from {where} to {labels[0].show(int(target[at]))} are {float(lower[at])!r} and "
+            f"{float(upper[at])!r}, expected 0 <= lower <= upper <= 1"
         )
         raise ModelError(message, code="probability-range", value=float(lower[at]), **fields)
     least = np.bincount(pair, weights=lower, minlength=allowed.size)

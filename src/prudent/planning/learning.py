@@ -50,6 +50,7 @@ from ..risk import CVaR, RiskMeasure
 from ..types import ArrayLike, FloatArray, IntArray, StartLike, TerminalValueLike
 from .base import PlanningProblem
 from .horizon import DIGITS, reached
+from .learning_nodes import Layer, Nodes, PairTable
 from .learning_rollout import Leaves, leaf_bounds
 from .solve import solve
 
@@ -61,96 +62,6 @@ if TYPE_CHECKING:
 MAX_LEAVES = 2_000  # nodes that are bounded by draws
 MAX_ENTRIES = 20_000_000  # of all layers: a node, an action and an outcome; about 2 GB while a layer is made
 ENTRY_BYTES = 100
-
-
-class _Table(NamedTuple):
-    """What the admissible pairs can bring, padded to K outcomes; R pairs, ordered by state."""
-
-    action: IntArray  # [R]
-    begin: IntArray  # [S + 1] pairs of a state
-    next_state: IntArray  # [R, K], negative where nothing follows
-    reward: FloatArray  # [R, K]
-    counts: FloatArray  # [R, K], zero for padding
-    digit: IntArray  # [R, K] place of the outcome in the code of a node, or -1 where nothing is learned
-
-    @classmethod
-    def of(cls, model: UncertainMDP, counts: FloatArray) -> tuple[_Table, IntArray]:
-        """Return the table of a model under Dirichlet counts [B, K], and the slot of each digit [C]."""
-        entries = model.entries
-        packed, slots = entries.pack(counts), entries.slots()
-        possible = packed > 0.0
-        source = np.repeat(np.arange(entries.begin.size - 1), np.diff(entries.begin))
-        unknown = possible & (np.bincount(source[possible], minlength=counts.shape[0])[source] > 1)
-        used = np.zeros(possible.size, dtype=np.bool_)  # slots of sources that a pair has
-        used[slots] = True
-        learned = np.flatnonzero(unknown & used)
-        place = np.full(possible.size, -1)
-        place[learned] = np.arange(learned.size)
-        pairs = np.flatnonzero(model.admissible)
-        kept = possible[slots] & np.isin(entries.pairs(), pairs)
-        row = np.searchsorted(pairs, entries.pairs()[kept])
-        sizes = np.bincount(row, minlength=pairs.size)
-        column = np.arange(row.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        shape = (pairs.size, int(sizes.max()))
-
-        def spread(values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
-            dense = np.full(shape, fill, dtype=values.dtype)
-            dense[row, column] = values
-            return dense
-
-        begin = np.searchsorted(pairs, np.arange(model.n_states + 1) * model.n_actions)
-        where = slots[kept]
-        return cls(
-            pairs % model.n_actions,
-            begin,
-            spread(entries.next_state[kept].astype(np.int64), -1),
-            spread(entries.reward[kept], 0.0),
-            spread(packed[where], 0.0),
-            spread(place[where], -1),
-        ), learned
-
-
-class _Layer(NamedTuple):
-    """The nodes of one time, and the rows of their actions."""
-
-    code: npt.NDArray[Any]  # [M] sorted
-    first: IntArray  # [M + 1] rows of a node
-    pair: IntArray  # [N] pair of each row
-    child: IntArray  # [N, K] node of the next layer, -1 where nothing follows
-
-
-def _ranges(begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Return begin[0], ..., end[0] - 1, begin[1], ... and where the numbers of each range begin."""
-    sizes = end - begin
-    first = np.concatenate(([0], np.cumsum(sizes)))
-    return np.arange(first[-1]) + np.repeat(begin - first[:-1], sizes), first
-
-
-class _Nodes:
-    """The codes of nodes: state + S times the counts of learned outcomes in radix T + 1."""
-
-    def __init__(self, table: _Table, n_states: int, n_digits: int, horizon: int) -> None:
-        self.table, self.n_states, self.horizon = table, n_states, horizon
-        bits = math.log2(n_states) + n_digits * math.log2(horizon + 1.0)
-        weights = [n_states * (horizon + 1) ** place for place in range(n_digits)]
-        self.weights = np.array([*weights, 0], dtype=np.int64 if bits < 62.0 else object)  # the last: nothing learned
-
-    def seen(self, code: npt.NDArray[Any], digits: IntArray) -> FloatArray:
-        """Return how often the outcomes ``digits`` were seen at nodes of the same shape; zero for digit -1."""
-        return np.where(digits >= 0, code // np.maximum(self.weights[digits], 1) % (self.horizon + 1), 0).astype(float)
-
-    def layer(self, code: npt.NDArray[Any]) -> tuple[_Layer, npt.NDArray[Any]]:
-        """Return the rows of some nodes, and the codes of the next layer."""
-        table = self.table
-        state = (code % self.n_states).astype(np.int64)
-        pair, first = _ranges(table.begin[state], table.begin[state + 1])
-        node = np.repeat(np.arange(code.size), np.diff(first))
-        follows = table.next_state[pair] >= 0
-        after = code[node, None] + (table.next_state[pair] - state[node, None]) + self.weights[table.digit[pair]]
-        later, inverse = np.unique(after[follows], return_inverse=True)
-        child = np.full(after.shape, -1)
-        child[follows] = inverse
-        return _Layer(code, first, pair, child), later
 
 
 def _bounds(risk: RiskMeasure, mean: FloatArray, values: FloatArray, counts: FloatArray) -> FloatArray | None:
@@ -255,7 +166,7 @@ class LearningPlan:
     _model: UncertainMDP = field(repr=False)
     _counts: FloatArray = field(repr=False)
     _risk: RiskMeasure = field(repr=False)
-    _codes: _Nodes = field(repr=False)
+    _codes: Nodes = field(repr=False)
     _slots: IntArray = field(repr=False)
     _layers: tuple[npt.NDArray[Any], ...] = field(repr=False)
     _actions: tuple[IntArray, ...] = field(repr=False)
@@ -352,11 +263,14 @@ class LearningPlan:
         if (np.abs(more - seen) > 1e-6).any() or (seen < 0.0).any():
             message = "counts must be those that the plan began with, plus a whole number for each outcome"
             raise PosteriorError(message, code="other-posterior", argument="counts")
+        if (seen[model.entries.pack(began) == 0.0] > 0.0).any():
+            message = "counts must be zero for outcomes that the plan took as impossible"
+            raise PosteriorError(message, code="other-posterior", argument="counts")
         step = int(seen.sum()) if time is None else whole_number(time, "time", 0, maximum=self.horizon - 1)
         code = model.state_index(state) + sum(
             int(number) * int(weight) for number, weight in zip(seen[self._slots], self._codes.weights, strict=False)
         )
-        if step < self.depth:
+        if step < self.depth and seen[self._slots].sum() <= step:  # larger numbers would be other digits
             codes = self._layers[step]
             node = int(np.searchsorted(codes, code))
             if node < codes.size and codes[node] == code:
@@ -495,8 +409,8 @@ def _solved(
     aim = None if tol is None else positive(tol, "tol")
     final = model.final_values(terminal_value)
     shares = model.start_distribution(start)
-    table, slots = _Table.of(model, prior)
-    codes = _Nodes(table, model.n_states, slots.size, steps)
+    table, slots = PairTable.of(model, prior)
+    codes = Nodes(table, model.n_states, slots.size, steps)
     progress = Progress("learning plan")
     layers, last = _forward(codes, np.flatnonzero(shares > 0.0), steps, progress, rollout is not None)
     depth, ends = len(layers), (last % model.n_states).astype(np.int64)
@@ -546,7 +460,7 @@ def _solved(
 
 
 def _backward(
-    codes: _Nodes, layers: list[_Layer], value: FloatArray, risk: RiskMeasure, discount: float, progress: Progress
+    codes: Nodes, layers: list[Layer], value: FloatArray, risk: RiskMeasure, discount: float, progress: Progress
 ) -> tuple[list[FloatArray], list[IntArray], list[IntArray], float]:
     """Return values, actions and rows of the nodes of all layers, from values after the last one, and the error."""
     error, values, taken, rows = 0.0, [], [], []
@@ -563,24 +477,36 @@ def _backward(
 
 
 def _forward(
-    codes: _Nodes, roots: IntArray, steps: int, progress: Progress, bounded: bool
-) -> tuple[list[_Layer], npt.NDArray[Any]]:
+    codes: Nodes, roots: IntArray, steps: int, progress: Progress, bounded: bool
+) -> tuple[list[Layer], npt.NDArray[Any]]:
     """Return the layers, and the nodes after the last one; refuse a plan that is too large, or end it early."""
-    layers: list[_Layer] = []
+    layers: list[Layer] = []
     code, entries = np.unique(roots.astype(codes.weights.dtype)), 0
-    width = codes.table.next_state.shape[1]
-    pairs = np.diff(codes.table.begin)
+    table = codes.table
+    width, pairs = table.next_state.shape[1], np.diff(table.begin)
+    ways = np.add.reduceat((table.next_state >= 0).sum(axis=1), table.begin[:-1])  # on from a node of each state
+    joined = codes.most_parents(steps)
     for time in range(steps):
-        entries += width * int(pairs[(code % codes.n_states).astype(np.int64)].sum())
-        if entries > MAX_ENTRIES and not bounded:
+        state = (code % codes.n_states).astype(np.int64)
+        entries += width * int(pairs[state].sum())
+        # of later times, without making them
+        least, fewest, to_come = float(ways[state].sum()), 0.0, 0.0
+        for later_time in range(time + 1, steps):
+            fewest = least / joined[later_time]
+            to_come += width * int(pairs.min()) * fewest
+            least = fewest * int(ways.min())
+            if least == 0.0 or entries + to_come > MAX_ENTRIES:
+                break
+        if entries + to_come > MAX_ENTRIES and not bounded:
             nodes = sum(layer.code.size for layer in layers) + code.size
             digits = codes.weights.size - 1
             most = codes.n_states * math.comb(steps - 1 + digits, digits)
             size = most * width * float(pairs.mean()) * ENTRY_BYTES / 1e9
+            later = f", time {later_time:,} alone at least {math.ceil(fewest):,}" if to_come else ""
             message = (
-                f"horizon {steps:,} is too long for an exact plan: the first {time + 1:,} times have {nodes:,} nodes, "
-                f"and the last time has up to {most:.2g}, which take about {size:.2g} GB; shorten the horizon, "
-                "let pairs share sources, or give draws, e.g. draws=200, for a plan with bounds"
+                f"horizon {steps:,} is too long for an exact plan: it has {nodes:,} nodes up to time {time:,}{later}, "
+                f"and up to {most:.2g} at the last time, which take about {size:.2g} GB; "
+                "shorten the horizon, let pairs share sources, or give draws, e.g. draws=200, for a plan with bounds"
             )
             raise ParameterError(message, code="too-large", argument="horizon", value=steps)
         layer, later = codes.layer(code)
@@ -592,7 +518,7 @@ def _forward(
     return layers, code
 
 
-def _rows(codes: _Nodes, layer: _Layer, value: FloatArray, discount: float) -> tuple[FloatArray, FloatArray]:
+def _rows(codes: Nodes, layer: Layer, value: FloatArray, discount: float) -> tuple[FloatArray, FloatArray]:
     """Return the counts [N, K] of the rows of a layer, and what their outcomes are worth."""
     table = codes.table
     node = np.repeat(np.arange(layer.code.size), np.diff(layer.first))
@@ -603,7 +529,7 @@ def _rows(codes: _Nodes, layer: _Layer, value: FloatArray, discount: float) -> t
 
 
 def _shares(
-    codes: _Nodes, layers: list[_Layer], best_rows: list[IntArray], start: FloatArray, n_actions: int
+    codes: Nodes, layers: list[Layer], best_rows: list[IntArray], start: FloatArray, n_actions: int
 ) -> FloatArray:
     """Return how likely the plan takes each action at each time [T, A], as the posterior predicts."""
     shares = np.zeros((len(layers), n_actions))
@@ -616,6 +542,5 @@ def _shares(
         likely = chance[:, None] * counts / counts.sum(axis=1, keepdims=True)
         child = layer.child[row]
         size = layers[time + 1].code.size if time + 1 < len(layers) else 0
-        if size:
-            chance = np.bincount(child[child >= 0], likely[child >= 0], size).astype(np.float64)
+        chance = np.bincount(child[child >= 0], likely[child >= 0], size).astype(np.float64)
     return shares

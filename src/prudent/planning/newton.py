@@ -247,16 +247,7 @@ class Iteration:
         """Return why to stop, if so."""
         if tol is None:
             tol = self._default_tolerance(best)
-        if best.error <= tol:
-            message = f"error bound {best.error:.2g} <= {tol:.2g} after {_backups(self.iterations)}"
-            return Reason(True, False, message)
-        if stuck:
-            floor = f"error bound {best.error:.2g} is as small as rounding allows"
-            return Reason(False, False, f"{floor}; {tol:.2g} would need more than 64-bit floats")
-        if self.iterations >= cap:
-            message = f"stopped at the cap of {_backups(cap)} with error bound {best.error:.2g} > {tol:.2g}"
-            return Reason(False, True, message)
-        return None
+        return reason_to_stop(best.error, tol, self.iterations, cap, stuck)
 
     def _default_tolerance(self, best: Point) -> float:
         """Return the tolerance where none is given."""
@@ -289,6 +280,18 @@ class Iteration:
     def _shifted(self, point: Point) -> FloatArray:
         """Return TV, moved to the middle of its bounds where a shift of V is a shift of TV."""
         return point.swept + point.middle if self.certificate.conservative else point.swept
+
+
+def reason_to_stop(error: float, tol: float, iterations: int, cap: int, stuck: bool) -> Reason | None:
+    """Return why to stop with an error bound, if so; ``stuck`` says that rounding hides what is left."""
+    if error <= tol:
+        return Reason(True, False, f"error bound {error:.2g} <= {tol:.2g} after {_backups(iterations)}")
+    if stuck:
+        floor = f"error bound {error:.2g} is as small as rounding allows"
+        return Reason(False, False, f"{floor}; {tol:.2g} would need more than 64-bit floats")
+    if iterations >= cap:
+        return Reason(False, True, f"stopped at the cap of {_backups(cap)} with error bound {error:.2g} > {tol:.2g}")
+    return None
 
 
 def _backups(count: int) -> str:

@@ -228,7 +228,7 @@ def _noisy(pairs, first, entries, counts, sd, levels, price, accuracy, value, lo
             row = counts_of(p, entries, counts)
             gradient = memory.means[entries.first[p] : entries.first[p + 1]]
             q[p], error = noisy_risk(
-                y[: row.size], row, sd[p], levels, memory.start[p], accuracy, work[:, : row.size], means, gradient
+                y[: row.size], row, sd[p], levels, memory.start[p], accuracy, work, means, gradient
             )
             outcome_values(p, entries, entries.discount, value, y)  # an upper tail changed the signs
             worth = 0.0

@@ -257,7 +257,10 @@ class _Run:
         ahead[usable] = risk(q[:, usable])
         ahead = np.where(model.admissible, with_terminal_values(model, ahead), -np.inf)
         returns = value @ self.start
-        error = search.residual * self._longest() + 64.0 * EPS * float(np.abs(value).max())
+        error, everywhere = (
+            search.residual * self._longest() + 64.0 * EPS * float(np.abs(values).max())
+            for values in (value[:, self.models.states], value)
+        )
         upper = max(upper, worth)
         gap = upper - worth
         asked = search.tol + 4.0 * error
@@ -284,7 +287,7 @@ class _Run:
             policy=policy,
             q_source=ahead,
             residual=search.residual,
-            error_bound=error,
+            error_bound=everywhere,
             iterations=search.nodes,
             converged=gap <= asked,
             message=message,

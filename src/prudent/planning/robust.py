@@ -179,10 +179,9 @@ class L1Ball:
         if isinstance(self.radius, float):
             radius[:last] = self.radius
         elif self.radius.ndim == 1:
-            fits = self.radius if self.radius.size == n_sources else self.radius[:n_sources]
-            expected = (last,) if self.radius.size != n_sources else (n_sources,)
-            require_shape(fits, "radius", expected, "[B]", error=ParameterError)
-            radius[:last] = fits[:last]
+            if self.radius.size != n_sources:  # the source of terminal states may be left out
+                require_shape(self.radius, "radius", (last,), "[B]", error=ParameterError)
+            radius[:last] = self.radius[:last]
         else:
             require_shape(self.radius, "radius", model.source.shape, "[S, A]", error=ParameterError)
             used = model.source >= 0

@@ -181,6 +181,7 @@ class MeanRows(SmoothRows):
         # EPS/2 for each product and sum, and for the two operations after them
         self._roundings = 0.5 * self._longest + 2.0 + roundings
         self._averaged = averaged
+        self._followed: tuple[IntArray, Chain] | None = None  # the last pairs whose chain was asked for, and the chain
 
     @classmethod
     def of_outcomes(cls, model: UncertainMDP, theta: FloatArray) -> MeanRows:
@@ -220,7 +221,9 @@ class MeanRows(SmoothRows):
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See ``SmoothRows.gradient``; the backup of a policy is linear, so ``value`` does not matter."""
-        return rows_of(self.rows, pairs)
+        if self._followed is None or not np.array_equal(self._followed[0], pairs):
+            self._followed = pairs, rows_of(self.rows, pairs)
+        return self._followed[1]
 
 
 class OutcomeRows(SmoothRows):

@@ -84,6 +84,11 @@ def expected_rows(rows, discount, value, pairs, q):
     for s in range(value.size):
         top = max(top, abs(value[s]))
     biggest = 0.0
+    if top == 0.0:  # as before the first step
+        for p in pairs:
+            q[p] = reward[p]
+            biggest = max(biggest, abs(reward[p]))
+        return biggest, 0.0
     for i in range(pairs.size):
         p = np.uint64(pairs[i])  # an unsigned index needs no test for negative values, which halves the time
         total = 0.0
@@ -241,9 +246,19 @@ def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign,
             row = theta[slot + (j - begin)]
             for i in range(np.uint64(n)):
                 z[i] += row[i] * y
-        for i in range(np.uint64(n)):
-            index = i if z[i] < low else index
-            low = min(low, z[i])
+        count, four = np.uint64(n), np.uint64(4)
+        least, other = np.inf, np.inf  # of every other draw: a chain of comparisons is what takes the time
+        third, fourth = np.inf, np.inf
+        whole = count - count % four
+        for i in range(none, whole, four):
+            least, other = min(least, z[i]), min(other, z[i + one])
+            third, fourth = min(third, z[i + two]), min(fourth, z[i + two + one])
+        for i in range(whole, count):
+            least = min(least, z[i])
+        low = min(min(least, other), min(third, fourth))
+        while index < count and z[index] != low:
+            index += one
+        index = index if index < count else none
     return low, index
 
 
@@ -426,18 +441,17 @@ def keep_close(q, value, distance, pairs):
 
     ``q`` [S, A], ``value`` [S], ``pairs`` ascending. Returns the number of pairs kept.
     """
-    kept = 0
-    n_actions = q.shape[1]
+    kept, s = 0, 0
+    end = n_actions = q.shape[1]
     flat = q.reshape(-1)
-    s, end = 0, n_actions
     for i in range(pairs.size):
-        p = pairs[i]
+        p = np.uint64(pairs[i])
         while p >= end:
             s += 1
             end += n_actions
-        if flat[p] < value[s] - distance:
-            flat[p] = -np.inf
-        else:
-            pairs[kept] = p
-            kept += 1
+        # without branches, which a processor cannot predict here
+        close = not flat[p] < value[s] - distance
+        flat[p] = flat[p] if close else -np.inf
+        pairs[kept] = pairs[i]
+        kept += close
     return kept

@@ -139,7 +139,7 @@ class Solution(Reported, Certifiable):
 
     @property
     def gain(self) -> float | FloatArray:
-        """Average reward of a step: a number, or [S] where it depends on the first state; NaN for other solutions."""
+        """Average reward of a step (a unit of time with durations); [S] if it depends on the first state; else NaN."""
         if self.bias is None:
             return np.nan
         same = np.ptp(self.value) <= 2.0 * self.error_bound

@@ -11,6 +11,7 @@ import numpy as np
 from .._support.checks import whole_number
 from ..data.labels import is_numbered, label_array, plain_name
 from ..errors import ParameterError
+from ..models.mdp import MDP
 from .acting import names_of
 from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
@@ -184,6 +185,11 @@ def explanation_of(
     probability = float(policy[s, chosen]) if random else 1.0
     stored = stored if solution.horizon is None else None
     q = stored[s] if isinstance(stored, np.ndarray) and not np.isnan(stored[s]).any() else None
+    if solution.bias is not None:
+        if np.ndim(solution.gain) and not isinstance(problem.model, MDP):
+            message = "explain is for an average reward that is the same in all states; here it depends on the first"
+            raise ParameterError(message, code="several-gains", method="explain")
+        problem = problem if np.ndim(solution.gain) else problem.net_of_gain(solution.gain)
     kept = None
     if solution.allowed is not None:
         kept = {solution.actions[a]: float(policy[s, a]) for a in np.flatnonzero(policy[s]) if a != chosen}

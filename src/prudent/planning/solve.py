@@ -95,10 +95,10 @@ def solve(
         What states are worth after the horizon: values for all states, one number, or a mapping, which leaves the
         states that it does not name as they are: 0, and terminal states what arriving there is worth.
     objective : "average", Entropic, EVaR or PosteriorRisk, optional
-        ``"average"`` is the average reward of a step in a process that runs for ever, whatever the discount of the
-        model: ``Solution.gain``, and the bias of the policy that reaches it. Under a posterior it is the limit of
-        (1 - discount) times the value. Entropic and EVaR are
-        risks of the discounted return to maximise, instead of its mean, in an MDP. The policy depends on time. Without
+        ``"average"`` is the average reward of a step (of a unit of time where steps have durations) in a process that
+        runs for ever, whatever the discount of the model: ``Solution.gain``, and the bias of the policy that reaches
+        it. Under a posterior it is the limit of (1 - discount) times the value. Entropic and EVaR are risks of the
+        discounted return to maximise, instead of its mean, in an MDP. The policy depends on time. Without
         a horizon the return is that of endlessly many steps. Where the model knows the rewards of single transitions
         they are random; a reward [S, A] is taken as certain. For EVaR, the search over beta may by default miss a
         thousandth of the difference between the mean and the worst return. (Under a posterior:

@@ -52,7 +52,6 @@ import itertools
 import json
 import math
 import pkgutil
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +59,7 @@ from typing import Any
 
 from .._support.checks import instance_of, one_of, open_probability, risk_level, whole_number
 from .._support.datasets import LARGEST_VARIABLE, has_large_files
+from .._support.toml import TooLargeError, read_toml
 from ..agents.optimistic_vi import OptimisticSettings
 from ..agents.sampling_settings import SamplingSettings
 from ..bandits.settings import BanditSettings
@@ -99,7 +99,6 @@ KEYS = (
     *("replications", "seeds", *LENGTHS, "levels", "baseline", "confidence", "keep", "pairing", "title"),
     *("environment", "agent"),
 )
-LARGEST_FILE = 2**20  # bytes of a spec
 MOST_MEMBERS = 10_000  # environments, or agents
 MOST_RUNS = 1_000_000  # environments x agents x seeds
 
@@ -209,20 +208,13 @@ def read_spec(source: PathLike | Mapping[str, Any], allow_modules: Sequence[str]
         return _Reader("the spec", dict(source), allow_modules).spec()
     path = Path(source)
     try:
-        size = path.stat().st_size
-        if size > LARGEST_FILE:
-            message = f"{path} has {size} bytes, expected a sweep file of at most {LARGEST_FILE}"
-            raise DataError(message, code="too-large", path=str(path), value=size)
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_toml(path)
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise DataError(message, code="unreadable-file", path=str(path)) from None
-    except DataError:
-        raise
-    except RecursionError:
-        message = f"{path} is not a plan: it is nested too deeply"
-        raise DataError(message, code="wrong-format", path=str(path)) from None
-    except (tomllib.TOMLDecodeError, ValueError) as error:  # a number of thousands of digits is a ValueError
+    except TooLargeError as error:
+        raise DataError(f"{path} is no sweep file: {error}", code="too-large", path=str(path)) from None
+    except ValueError as error:
         raise DataError(f"{path} is not TOML: {error}", code="wrong-format", path=str(path)) from None
     return _Reader(str(path), content, allow_modules).spec()
 

@@ -18,9 +18,9 @@ import hashlib
 import hmac
 import os
 import time
-import tomllib
 from typing import Any, NamedTuple
 
+from .._support.toml import read_toml
 from ..errors import ParameterError
 from ..types import PathLike
 from .problems import ServiceError
@@ -55,7 +55,7 @@ class Keys:
         self._tokens: dict[str, tuple[float, float]] = {}
         self.failure: str | None = None
         if path is not None:
-            self._stamp = self._stamp_of()
+            self._stamp = self._stamp_of() if os.path.exists(path) else None
             self._known = read_keys(path)
 
     @property
@@ -131,9 +131,10 @@ def read_keys(path: PathLike) -> list[tuple[bytes, Caller]]:
         return ParameterError(f"{os.fspath(path)}: {text}", code="keys-file", argument="keys", **fields)
 
     try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file).get("keys")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = read_toml(path).get("keys")
+    except OSError as error:
+        raise wrong(f"it cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
         raise wrong(f"it is not TOML: {error}") from None
     if not isinstance(table, dict) or not table:
         raise wrong('it has no table [keys] with lines such as decide = "KEY"')

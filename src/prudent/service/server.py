@@ -9,12 +9,12 @@ import signal
 import socket
 import sys
 import time
-import tomllib
 from typing import Any
 
 import uvicorn
 
 from .._support.checks import one_of, positive
+from .._support.toml import read_toml
 from ..errors import ParameterError
 from ..types import PathLike
 from .app import Limits, application
@@ -73,10 +73,10 @@ class _Server(uvicorn.Server):
 def read_config(path: PathLike) -> dict[str, Any]:
     """Return the options of a file: those of ``prudent serve``, and a table [limits]."""
     try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path}: it is not TOML: {error}", code="config-file", argument="config") from None
+        table = read_toml(path)
+    except (OSError, ValueError) as error:
+        reason = f"it is not TOML: {error}" if isinstance(error, ValueError) else error.strerror or str(error)
+        raise ParameterError(f"{path}: {reason}", code="config-file", argument="config") from None
     limits = table.pop("limits", {})
     known = {
         "store": str,

@@ -37,7 +37,7 @@ from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..types import ArrayLike, RngLike
 from .agents import Custom, checked_agents, described
-from .play import Maker, checked_horizon, makers, play, time_grid
+from .play import Maker, checked_horizon, makers, play, require_time, time_grid
 
 if TYPE_CHECKING:
     import xarray
@@ -133,6 +133,7 @@ def simulate_bandit(
         horizon = checked_horizon(env, horizon)
         made, grid = makers(agents, options), time_grid(times, horizon)
         _require_memory(len(made), count, grid.size)
+        require_time(len(made), count, int(grid[-1]))
         labels, variables = list(made), _played(env, made, grid, seed, first, count, client)
         return _dataset(labels, variables, grid, horizon, seed, first, env, _descriptions(agents))
     settings: list[BanditSettings] = checked_agents(agents, BanditSettings, "BanditSettings such as brps_cmab(0.8)")
@@ -152,6 +153,7 @@ def simulate_bandit(
     tails = 1.0 - abs(levels)
     quantiles, densities = normal_tail(tails)
     _require_memory(len(settings), count, grid.size * (1 + levels.size))
+    require_time(len(settings), count, int(grid[-1]))
     metric = Metric(tails, quantiles, np.copysign(densities, levels) / tails)
     blank = LinearGaussianPosterior(
         env.dim, prior_precision, positive(env.noise_sd if noise_sd is None else noise_sd, "noise_sd")

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._support.checks import FloatArray, generator
+from .._support.checks import FloatArray, finite_array, finite_number, generator, non_negative_array, number_array
 from ..bandits.arm_names import arm_names
 from ..bandits.decision import Arm
-from ..errors import ParameterError
+from ..errors import DataError, ParameterError
 from ..types import ArrayLike, RngLike
 
 
@@ -101,7 +101,7 @@ class ForeignBandit:
         if len(places) < len(self._names) and len(places) != 1:
             message = f"arms leaves out some, but {type(self.bandit).__module__.split('.')[0]} chooses among all arms"
             raise ParameterError(message, code="not-supported", argument="arms")
-        point = np.asarray(context, dtype=np.float64)
+        point = finite_array(context, "context", ndim=1)
         place = places[0] if len(places) == 1 else self._engine.choose(point)
         return SimpleNamespace(arm=self._names[place], propensity=None)
 
@@ -122,8 +122,8 @@ class ForeignBandit:
         ForeignBandit
             The bandit itself.
         """
-        point, (place,) = np.asarray(context, dtype=np.float64), self._eligible([arm])
-        self._engine.learn(point, place, float(reward), self._chance_of(point, place))
+        point, (place,) = finite_array(context, "context", ndim=1), self._eligible([arm])
+        self._engine.learn(point, place, finite_number(reward, "reward"), self._chance_of(point, place))
         return self
 
     def _chance_of(self, point: FloatArray, place: int) -> float:
@@ -164,8 +164,12 @@ class TellingBandit(ForeignBandit):
         ndarray of float, [k] or [T, k]
             Probabilities.
         """
-        points, places = np.asarray(context, dtype=np.float64), self._eligible(arms)
-        rows = np.array([self._engine.chances(point)[places] for point in np.atleast_2d(points)])
+        points, places = finite_array(context, "context"), self._eligible(arms)
+        if points.ndim not in (1, 2):
+            message = f"context has shape {points.shape}, expected [D] or [T, D]"
+            raise DataError(message, code="wrong-shape", argument="context", value=points.shape)
+        told = [non_negative_array(self._engine.chances(point), "chances", ndim=1) for point in np.atleast_2d(points)]
+        rows = np.array([chances[places] for chances in told]).reshape(len(told), len(places))
         total = rows.sum(axis=1, keepdims=True)
         rows = np.where(total > 0.0, rows / np.where(total > 0.0, total, 1.0), 1.0 / len(places))
         return rows[0] if points.ndim == 1 else rows
@@ -185,7 +189,7 @@ class TellingBandit(ForeignBandit):
         object
             With the ``arm`` and its ``propensity``.
         """
-        point, places = np.asarray(context, dtype=np.float64), self._eligible(arms)
+        point, places = finite_array(context, "context", ndim=1), self._eligible(arms)
         chances = self.propensities(point, arms)
         drawn = int(self._rng.choice(len(places), p=chances))
         whole = np.zeros(len(self._names))
@@ -276,7 +280,7 @@ class _Coba:
 
     def chances(self, point: FloatArray) -> FloatArray:
         context = tuple(point.tolist())
-        return np.array([self.bandit.score(context, self._actions, action) for action in self._actions])
+        return number_array([self.bandit.score(context, self._actions, action) for action in self._actions], "score")
 
     def learn(self, point: FloatArray, place: int, reward: float, chance: float) -> None:
         self.bandit.learn(tuple(point.tolist()), self._actions[place], reward, chance)

@@ -49,6 +49,9 @@ def play(
     return earned, regret, pulls
 
 
+MOST_STEPS = 10**12  # of a simulation: about a week of one core, compiled
+
+
 def checked_horizon(env: Any, horizon: int | None) -> int:
     """Return the number of steps, or raise if ``env`` is not an environment for bandits or ends before."""
     for name in ("n_arms", "dim", "context", "reward"):
@@ -61,7 +64,19 @@ def checked_horizon(env: Any, horizon: int | None) -> int:
     if horizon is None and steps is None:
         text = "horizon is needed: the environment has no end of its own"
         raise ParameterError(text, code="missing-argument", argument="horizon")
-    return whole_number(steps if horizon is None else horizon, "horizon", maximum=steps)
+    return whole_number(steps if horizon is None else horizon, "horizon", maximum=steps or MOST_STEPS)
+
+
+def require_time(agents: int, replications: int, last: int) -> None:
+    """Raise if a simulation up to step ``last`` has so many steps in all that it would not end within days."""
+    steps = agents * replications * last
+    if steps > MOST_STEPS:
+        days = steps * 0.5e-6 / 86_400
+        message = (
+            f"horizon and replications make {steps:.3g} steps, more than {MOST_STEPS:g}: at 0.5 microseconds each they "
+            f"take {days:,.0f} days of one core; simulate fewer of them, or parts by first_replication"
+        )
+        raise ParameterError(message, code="too-long", argument="horizon", value=last, expected=MOST_STEPS)
 
 
 def makers(agents: Any, options: dict[str, Any]) -> dict[str, Maker]:

@@ -36,6 +36,7 @@ from .base import (
     Belief,
     Match,
     all_usable,
+    largest_of,
     longer,
     prior_variances,
     require_arrays,
@@ -262,7 +263,8 @@ class ArmBelief(Belief):
         done = learn_one(self._handle, point, row, reward, weight)
         if done == NOT_YET:
             contexts = np.concatenate([np.ones(int(self.intercept)), point])[np.newaxis]
-            self.learn(contexts, np.array([row], dtype=np.int64), np.array([reward]), np.array([weight]))
+            numbers = np.array([row], dtype=np.int64), np.array([reward]), np.array([weight])
+            ArmBelief.learn(self, contexts, *numbers)  # terms are there already
             return True
         return done == LEARNED
 
@@ -290,7 +292,7 @@ class ArmBelief(Belief):
     def may_overflow(self, contexts: FloatArray) -> bool:
         """Return whether scores may not be finite; see ``Belief.may_overflow``. Such contexts are checked to learn."""
         least = np.diagonal(self.table.prior, axis1=1, axis2=2).min() * self.table.pool[col.GAIN]
-        return bool(contexts.size) and float(np.abs(contexts).max()) ** 2 > WIDE * float(least)
+        return bool(contexts.size) and largest_of(contexts) ** 2 > WIDE * float(least)
 
     def _fields(self) -> tuple[Any, ...]:
         """Return the arrays of the table that have a row for each arm, and those that have not."""
@@ -320,7 +322,7 @@ class ArmBelief(Belief):
         everything = rows is None or self.table.kind == BY_ARM  # the noise of each arm depends on that of all
         own: Any = slice(None) if everything else rows
         fields, shared = self._fields()
-        kept, were = [field[own].copy() for field in fields], [field.copy() for field in shared]
+        kept, were, priors = [field[own].copy() for field in fields], [field.copy() for field in shared], self.priors
         try:
             with np.errstate(all="ignore"):
                 yield
@@ -333,6 +335,7 @@ class ArmBelief(Belief):
                 field[own] = was
             for field, was in zip(shared, were, strict=True):
                 field[:] = was
+            self.priors = priors
             self._put_back()
             if isinstance(error, np.linalg.LinAlgError):
                 message = f"context has features that cannot be told apart in double precision ({error}): scale them"

@@ -375,6 +375,11 @@ def require_state(valid: Any, message: str) -> None:
         raise ValueError(message)
 
 
+def largest_of(array: FloatArray) -> float:
+    """Return the largest size of numbers, of which there are some, without room for the sizes of all."""
+    return max(float(np.maximum.reduce(array, axis=None)), -float(np.minimum.reduce(array, axis=None)))
+
+
 def all_usable(*arrays: np.ndarray[Any, Any]) -> bool:
     """Return whether all numbers of a posterior are finite and small enough to square."""
     return all(bool((np.abs(array) <= LARGEST_MOMENT).all()) for array in arrays)  # NaN is not

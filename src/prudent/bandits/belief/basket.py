@@ -111,11 +111,6 @@ class BasketArms(GaussianArms):
         self.table.prior[0] = self.priors[0] / self.table.pool[col.GAIN]
         self.solve_again()
 
-    def _put_back(self) -> None:
-        if self.prior_origin == "learned":
-            self.priors = self.priors.copy()
-            self.priors[0] = self.table.prior[0] * self.table.pool[col.GAIN]
-
     def same_prior(self, row: int, other: ArmBelief, there: int) -> bool:
         """Return whether an arm has the same prior here and there; see ``ArmBelief.same_prior``."""
         if self.prior_origin == "learned" and self.table.marks[row, col.WHICH] == other.table.marks[there, col.WHICH]:

@@ -18,7 +18,7 @@ from ...errors import ParameterError
 from ...posteriors.linear import require_sums
 from ...posteriors.scalar import BetaPosterior
 from ..kernels import layout as col
-from ..kernels.step import forced_place, lacking
+from ..kernels.highest import coins_of, decide_coins
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.beta import BetaLaw
@@ -69,8 +69,9 @@ class BetaArms(ArmBelief):
         tuple of ndarray of float, [k]
             Successes and failures, each plus one.
         """
-        gram = self.table.gram[rows].sum(axis=1)
-        return 1.0 + gram[:, 0, 1], 1.0 + np.maximum(gram[:, 0, 0] - gram[:, 0, 1], 0.0)
+        counts = np.empty((3, len(rows)))
+        coins_of(self.table.gram, rows, counts)
+        return counts[0], counts[1]
 
     # -- decisions -----------------------------------------------------------------------------------------
 
@@ -90,32 +91,23 @@ class BetaArms(ArmBelief):
     def _decided(
         self, rows: IntArray, count: int, stream: Uniforms, many: int | None
     ) -> tuple[IntArray, FloatArray, BetaLaw]:
-        marks, settings = self.table.marks, self._settings
-        k, first, floor = len(rows), settings.first_pulls, settings.min_propensity
-        mixed = first > 0 or floor > 0.0
-        stream.reserve(count * (k + mixed))
-        block = stream.block[stream.next : stream.next + count * (k + mixed)]
-        stream.next += block.size
-        own, drawn = block[: count * mixed], np.maximum(block[count * mixed :].reshape(count, k), 2.0**-54)
+        settings, k = self._settings, len(rows)
+        first, floor = settings.first_pulls, settings.min_propensity
+        need = count * (k + (first > 0 or floor > 0.0))
+        stream.reserve(need)
+        uniforms = stream.block[stream.next : stream.next + need]
+        stream.next += need
         given = (rows.tobytes(), self.table.gram.tobytes(), settings.level, floor, many)
         if self._latest is None or self._latest[0] != given:
             self._latest = given, BetaLaw(*self.counts(rows), settings.level, floor, None, many)
         law = self._latest[1]
-        scores = law.draw(drawn)
-        chosen = scores.argmax(axis=1)
-        among = []
-        for t in range(count if mixed else 0):
-            if lacking(marks, first, rows) > 0:
-                among.append(marks[rows, col.TRIES] < first)
-            place = forced_place(marks, first, floor, True, rows, float(own[t]))
-            chosen[t] = place if place >= 0 else chosen[t]
-            marks[rows[chosen[t]], col.TRIES] += 1
-        if not mixed:
-            marks[:, col.TRIES] += np.bincount(rows[chosen], minlength=len(marks))
-        if among:
-            uniform = np.array(among, dtype=np.bool_)
-            law = BetaLaw(law.successes, law.failures, settings.level, floor, uniform, many)
-        return chosen, scores[np.arange(count), chosen], law
+        chosen, scores = np.empty(count, dtype=np.int64), np.empty(count)
+        among = np.empty((count if first > 0 else 0, k), dtype=np.bool_)
+        marks, rule = self.table.marks, (law.n, law.place, first, floor)
+        short = decide_coins(law.counts, marks, rows, uniforms, *rule, chosen, scores, among)
+        if short:
+            law = BetaLaw(law.successes, law.failures, settings.level, floor, among[:short], many)
+        return chosen, scores, law
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
         """Return the law of the scores, the same in all contexts; see ``Belief.law``."""

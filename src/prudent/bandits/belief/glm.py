@@ -40,7 +40,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..._numerics.compile import kernel
-from ..._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, seen_before
+from ..._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, mirror, seen_before
 from ..._support.checks import FloatArray, IntArray
 from ..._support.state import Arrays
 from ...errors import DataError
@@ -512,6 +512,7 @@ def _learn_rows(
             return -1
         if not learn_reward(link, own, gram[arm], root[arm], mean[arm], contexts[t], reward, weights[t], scratch):
             return t
+        mirror(gram[arm])
         parts[arm, col.WEIGHT] += weights[t]
         marks[arm, col.PULLS] += 1
         marks[arm, col.TRIES] = max(marks[arm, col.TRIES], marks[arm, col.PULLS])

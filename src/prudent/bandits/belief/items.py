@@ -33,6 +33,7 @@ from .base import (
     Belief,
     Match,
     all_usable,
+    largest_of,
     longer,
     prior_variances,
     require_arrays,
@@ -43,9 +44,6 @@ from .base import (
 _MOST_ABSORBED = 1000  # rewards after which the root of many features is solved again
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
 NO_ITEMS = np.empty(0, dtype=np.int64)
-
-
-_most = np.maximum.reduce
 
 
 class Theta(NamedTuple):
@@ -171,11 +169,13 @@ class ItemBelief(Belief):
             design = self.design(contexts, rows)
             scaled = Design(design.rows, design.shifts, scale * theta.noise * design.spreads)
             return JointLaw(moments, scaled, theta.mean.copy(), scale * theta.noise * theta.root, rule)
-        drawn = np.zeros((4, moments.shape[1]))
-        drawn[:2] = moments
-        drawn[2] = np.nan  # while the noise is unknown the choice is uniform
+        drawn = np.empty((4, moments.shape[1]))
+        drawn[:2], drawn[3] = moments, 0.0
         if theta.noise > 0.0:
-            drawn[2] = scale * np.maximum(moments[1], max(_LEAST_SPREAD * float(np.abs(moments).max()), 1e-300))
+            np.maximum(moments[1], max(_LEAST_SPREAD * largest_of(moments), 1e-300), out=drawn[2])
+            drawn[2] *= scale
+        else:
+            drawn[2] = np.nan  # the choice is uniform
         return NormalLaw(drawn, rule, sort=True)
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
@@ -284,9 +284,9 @@ class GaussianItems(ItemBelief):
 
     def may_overflow(self, contexts: FloatArray) -> bool:
         """Return whether scores may not be finite; see ``Belief.may_overflow``. Such contexts are checked to learn."""
-        largest = _most(np.abs(contexts), axis=None) if contexts.size else 0.0
+        largest = largest_of(contexts) if contexts.size else 0.0
         if self._item_means.size:
-            largest = max(largest, _most(np.abs(self._item_means), axis=None))
+            largest = max(largest, largest_of(self._item_means))
         return bool(largest * largest > self._wide)
 
     @contextmanager
@@ -451,7 +451,10 @@ class GaussianItems(ItemBelief):
         moments = np.empty((2, len(features)))
         items = (rows if self.offsets else NO_ITEMS, self._item_means, self._item_weights, self._offset_precision)
         item_moments(features, self.intercept, *items, self._root, self._mean, moments)
-        moments[1] = self._noise * moments[1] if self._noise > 0.0 else np.inf
+        if self._noise > 0.0:
+            moments[1] *= self._noise
+        else:
+            moments[1] = np.inf
         return moments
 
     def design(self, features: FloatArray, rows: IntArray) -> Design:

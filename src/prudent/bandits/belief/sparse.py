@@ -35,7 +35,7 @@ from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
 from ..settings import BanditSettings
-from .base import Belief, Match, all_usable, require_arrays, require_state, score_rule
+from .base import LARGEST_MOMENT, Belief, Match, all_usable, require_arrays, require_state, score_rule
 
 _MOST = 2000  # features for which covariances are written out
 _SCHEMA = {
@@ -238,11 +238,10 @@ class SparseArms(Belief):
     def _moments(self, packed: Sequence[FloatArray], rows: IntArray) -> FloatArray:
         """Return means and sds [2,k,T]; sds are infinite while the noise is unknown."""
         values = np.empty((2, rows.size, len(packed)))
-        noise = self._noise or math.inf
         one = np.empty((2, rows.size))
         for i, point in enumerate(packed):
             fill_moments(self.theta, self.spread, self.pool[LEVEL], self._first, point, rows, one)
-            values[0, :, i], values[1, :, i] = one[0], one[1] * noise
+            values[0, :, i], values[1, :, i] = one[0], one[1] * self._noise if self._noise else math.inf
         if not np.isfinite(values[0]).all() or np.isnan(values[1]).any():
             message = "context has features for which scores would not be finite: scale the features"
             raise DataError(message, code="too-large", argument="context")
@@ -286,8 +285,8 @@ class SparseArms(Belief):
         if packed is None or not abs(reward) <= LARGEST:
             return False
         if weight > 0.0:
-            options = self._levelled, self._first
-            if not learn_packed(self.theta, self.spread, self.pool, *options, packed, row, reward, weight):
+            sums, options = (self.theta, self.spread, self.pool), (self._levelled, self._first)
+            if not learn_packed(*sums, *options, packed, row, reward, weight, LARGEST_MOMENT):
                 return False
         self.marks[row, PULLS] += 1
         self.marks[row, TRIES] = max(self.marks[row, TRIES], self.marks[row, PULLS])
@@ -296,13 +295,16 @@ class SparseArms(Belief):
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``."""
         packed = [self._required(point) for point in contexts]
-        with np.errstate(over="ignore"):
-            largest = max((float((point[1::2] ** 2).sum()) for point in packed), default=0.0)
-        if not largest * float(self.spread.max(initial=0.0)) < LARGEST**2:
-            message = "context is too large beside what is known; scale the features"
-            raise DataError(message, code="too-large", argument="context")
+        before: list[tuple[Any, ...]] = []
         for point, row, reward, weight in zip(packed, rows.tolist(), rewards.tolist(), weights.tolist(), strict=True):
-            self.learn_one(point, row, reward, weight)
+            own = np.concatenate([np.zeros(self._first), point[::2] + self._first]).astype(np.int64)
+            old = self.theta[own, row], self.spread[own, row], self.pool.copy(), self.marks[row].copy()
+            before.append((own, row, *old))
+            if not self.learn_one(point, row, reward, weight):
+                for own, row, *old in reversed(before):
+                    self.theta[own, row], self.spread[own, row], self.pool[:], self.marks[row] = old
+                message = "context is too large beside what is known; scale the features"
+                raise DataError(message, code="too-large", argument="context")
 
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
@@ -312,7 +314,9 @@ class SparseArms(Belief):
         self.spread = 1.0 / precision
         self.pool[[SURPRISE, COUNT]] *= factor
         self.gain *= factor
-        if factor == 0.0:
+        if self.pool[COUNT] * LARGEST_MOMENT < 1.0:  # nothing is left
+            self.pool[[SURPRISE, COUNT]] = 0.0
+        if self.pool[LEVEL_SPREAD] > factor * LARGEST_MOMENT or factor == 0.0:  # flat, as before the first reward
             self.pool[[LEVEL, LEVEL_SPREAD, FIRST]] = 0.0
         else:
             self.pool[LEVEL_SPREAD] /= factor
@@ -383,6 +387,14 @@ class SparseArms(Belief):
     def tries(self) -> IntArray:
         """Number of decisions for every arm, or of rewards if a log brought more, [A]."""
         return self.marks[:, TRIES]
+
+    def tallies(self) -> dict[str, IntArray]:
+        """Return copies of numbers [A] by name: of rewards and of decisions of every arm."""
+        return {"pulls": self.pulls.copy(), "tries": self.tries.copy()}
+
+    def labels(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of the coefficients, given those of the features; see ``ArmBelief.labels``."""
+        return tuple(names)
 
     @property
     def n_rewards(self) -> int:
@@ -469,7 +481,8 @@ class SparseArms(Belief):
             require_counts(arrays[name], name)
         pool, spread = arrays["pool"], arrays["spread"]
         require_state((arrays["tries"] >= arrays["pulls"]).all(), "an arm has more rewards than decisions")
-        require_state(all_usable(arrays["theta"], spread) and (spread > 0.0).all(), "moments that cannot be")
+        positive = (spread * LARGEST_MOMENT >= 1.0 - 1e-9).all()
+        require_state(all_usable(arrays["theta"], spread) and positive, "moments that cannot be")
         require_state((spread <= (1.0 + 1e-9) / self.prior[:, np.newaxis]).all(), "a variance above that of the prior")
         known = all_usable(pool[:LOW]) and (pool[[LEVEL_SPREAD, SURPRISE, COUNT]] >= 0.0).all()
         require_state(known and pool[FIRST] in (0, 1), "sums of rewards that cannot be")

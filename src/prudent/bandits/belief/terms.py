@@ -45,6 +45,7 @@ _PRIORS = (0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # of features
 _MOST_PAIRS = 2500
 _LEAST_SD = 0.01  # of a term: one that holds, or fails, once in 10^4 contexts says nothing
 _TIE = 1e-9  # of the evidence: below, the first candidate is taken, however sums were rounded
+_LEAST_TARGET = 1e-100
 _EXACT = 1e-10  # of the sum of squares: residuals below are none
 
 Part = tuple[int, int, float]  # feature, kind, cut
@@ -213,6 +214,11 @@ def found_terms(
     target = root * (rewards - np.average(rewards, weights=weights) if intercept else rewards)
     if not target.any():
         return none
+    largest = float(np.abs(target).max())
+    if (
+        not _LEAST_TARGET <= largest <= 1.0 / _LEAST_TARGET
+    ):  # a power of two, so that squares neither vanish nor overflow
+        target = np.ldexp(target, -math.frexp(largest)[1])
     design = root[:, np.newaxis] * np.concatenate([np.ones((size, int(intercept))), z], axis=1)
     edges = np.flatnonzero(np.diff(rows)) + 1
     arms = [slice(*ends) for ends in zip([0, *edges], [*edges, size], strict=True)]

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..._support.checks import FloatArray, IntArray
 from ..._support.state import Arrays
-from ...errors import ParameterError
+from ...errors import DataError, ParameterError
 from ..kernels import layout as col
 from ..kernels.layout import arms_of, replace_arrays
 from ..kernels.step import usable
@@ -192,9 +192,15 @@ class WideArms(GaussianArms):
         terms = found if better else Terms.none(self._dim)
         if not terms.size and not self.terms.size:
             return
+        before = self.terms, self.priors, self.table
         tries = self.table.marks[:, col.TRIES].copy()
         self._take(terms)
-        super().learn(self.design(contexts), kept.rows, kept.rewards, kept.weights)
+        try:
+            super().learn(self.design(contexts), kept.rows, kept.rewards, kept.weights)
+        except DataError:  # the rows together are out of range with these terms: what was learned stays
+            self.terms, self.priors, self.table = before
+            self.use(self._used)
+            return
         self.table.marks[:, col.TRIES] = np.maximum(tries, self.table.marks[:, col.PULLS])
 
     def _try(self, contexts: FloatArray, kept: _Kept) -> None:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._numerics.compile import kernel
-from ..._numerics.copying import put
+from ..._numerics.copying import put, put_columns
+from ..._numerics.least_squares import add_products
 from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from . import layout as col
@@ -43,8 +44,8 @@ class Choices(NamedTuple):
 class SingleScreen(NamedTuple):
     """The posteriors of k arms in single precision, in units of one sd, and bounds that hold in spite of rounding."""
 
-    terms: SingleArray  # [k,D(D+1)/2] V^-1, scaled to a largest row sum of 1
-    centres: SingleArray  # [k,D] thetas
+    terms: SingleArray  # [k,D,D] lower triangles of V^-1, scaled to a largest row sum of 1, off the diagonal twice
+    centres: SingleArray  # [k,D] thetas; k is rounded up to a multiple of 2 here and D of 4, with zeros
     spreads: SingleArray  # [k] factors of the sds
     below: SingleArray  # [k,bins] bounds of the screen's bins
     above: SingleArray  # [k,bins]
@@ -295,8 +296,9 @@ def _prepare_screen(
     size = eligible.shape[0]
     pairs = dim * (dim + 1) // 2
     bins = screen.shape[0] - 1
-    terms = np.empty((size, pairs), dtype=np.float32)
-    centres = np.empty((size, dim), dtype=np.float32)
+    twos, wide = (size + 1) // 2 * 2, (dim + 3) // 4 * 4
+    terms = np.zeros((twos, wide, wide), dtype=np.float32)
+    centres = np.zeros((twos, wide), dtype=np.float32)
     spreads = np.empty(size, dtype=np.float32)
     below = np.empty((size, bins), dtype=np.float32)
     above = np.empty((size, bins), dtype=np.float32)
@@ -341,8 +343,11 @@ def _prepare_screen(
         spreads[k] = math.sqrt(norms[k] / largest)
         for i in range(dim):
             centres[k, i] = arms.mean[eligible[k], i] / unit
-        for i in range(pairs):
-            terms[k, i] = exact[k, i] / norms[k]
+        place = 0
+        for i in range(dim):
+            for j in range(i + 1):
+                terms[k, i, j] = exact[k, place] / norms[k]
+                place += 1
         slack = 0.52 * loss[k] + 16.0 * _SINGLE
         for b in range(bins):
             below[k, b] = screen[b] - slack * abs(screen[b]) - shift[k]
@@ -355,35 +360,46 @@ def _single_moments(screen_fields: tuple[Any, ...], contexts: FloatArray, moment
     """Write means and sds [2,k,T] of the screen in contexts [T,D]; means are NaN where products leave their range."""
     screen = SingleScreen(*screen_fields)
     size, dim = contexts.shape
-    count = screen.centres.shape[0]
-    columns = np.zeros((dim, _BLOCK), dtype=np.float32)
-    products = np.empty((screen.terms.shape[1], _BLOCK), dtype=np.float32)
-    square, centre = np.empty((count, _BLOCK), dtype=np.float32), np.empty((count, _BLOCK), dtype=np.float32)
-    norms = np.empty(_BLOCK, dtype=np.float32)
+    terms, thetas, spreads = screen.terms, screen.centres, screen.spreads
+    twos, wide = thetas.shape
+    columns, norms = np.zeros((wide, _BLOCK), dtype=np.float32), np.empty(_BLOCK, dtype=np.float32)
+    parts, squares = np.empty((4, _BLOCK), dtype=np.float32), np.empty((2, _BLOCK), dtype=np.float32)
+    part, part_b, part_c, part_d = parts[0], parts[1], parts[2], parts[3]
+    square, square_b = squares[0], squares[1]
     for begin in range(0, size, _BLOCK):
         width = min(_BLOCK, size - begin)
-        for t in range(width):
-            for i in range(dim):
-                columns[i, t] = contexts[begin + t, i]
+        put_columns(columns, contexts[begin : begin + width])
         norms[:] = 0.0
-        place = 0
         for i in range(dim):
-            for j in range(i + 1):
-                for t in range(_BLOCK):
-                    products[place, t] = columns[i, t] * columns[j, t]
-                place += 1
+            column = columns[i]
             for t in range(_BLOCK):
-                norms[t] += products[place - 1, t]
+                norms[t] += column[t] * column[t]
         for t in range(_BLOCK):
             norms[t] = 0.0 if _LEAST_SQUARE <= norms[t] <= _LARGEST_SQUARE else np.nan
-        np.dot(screen.centres, columns, centre)
-        np.dot(screen.terms, products, square)
-        for k in range(count):
-            spread, mean, sd = screen.spreads[k], moments[0, k, begin:], moments[1, k, begin:]
-            for t in range(width):
-                mean[t] = centre[k, t] + norms[t]
-            for t in range(width):
-                sd[t] = spread * np.sqrt(square[k, t])
+        for k in range(0, twos, 2):
+            squares[:] = 0.0
+            for i in range(0, dim, 2):  # two rows of two arms at a time
+                parts[:] = 0.0
+                a, b, c, d = terms[k, i], terms[k + 1, i], terms[k, i + 1], terms[k + 1, i + 1]
+                for j in range(0, i + 2, 4):
+                    add_products(part, part_b, part_c, part_d, a, b, c, d, j, columns)
+                column, following = columns[i], columns[i + 1]
+                for t in range(_BLOCK):
+                    x, y = column[t], following[t]
+                    square[t] += part[t] * x + part_c[t] * y
+                    square_b[t] += part_b[t] * x + part_d[t] * y
+            for own in range(min(2, spreads.shape[0] - k)):
+                mean, sd = moments[0, k + own, begin:], moments[1, k + own, begin:]
+                theta, spread, length = thetas[k + own], spreads[k + own], squares[own]
+                for t in range(width):
+                    mean[t] = norms[t]
+                for j in range(0, wide, 4):
+                    w, x, y, z = theta[j], theta[j + 1], theta[j + 2], theta[j + 3]
+                    one, two, three, four = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
+                    for t in range(width):
+                        mean[t] = mean[t] + w * one[t] + x * two[t] + y * three[t] + z * four[t]
+                for t in range(width):
+                    sd[t] = spread * np.sqrt(length[t])
 
 
 @kernel

@@ -29,10 +29,12 @@ import numpy as np
 
 from ..._numerics.compensated import two_product, two_sum
 from ..._numerics.compile import kernel
-from ..._numerics.least_squares import lower_products
+from ..._numerics.copying import put_columns
+from ..._numerics.least_squares import add_products, lower_products
 from ..._numerics.order_statistics import lowest_normals_into
 from ..._support.checks import FloatArray, IntArray
 
+_SHORT = 32  # places of a slate that are kept in order
 _BLOCK = 64  # items predicted at a time: their columns stay in the cache, and loops over them become vector code
 
 
@@ -95,40 +97,44 @@ def item_moments(
     first = 1 if intercept else 0
     dim = given + first
     width = min(_BLOCK, 8 * ((items + 7) // 8))
-    columns = np.zeros((dim, width))
-    part, centre, square = np.empty(width), np.empty(width), np.empty(width)
+    columns = np.ones((dim, width))
+    parts, centre, square = np.empty((4, width)), np.empty(width), np.empty(width)
+    part, part_b, part_c, part_d = parts[0], parts[1], parts[2], parts[3]
+    tiled = dim // 4 * 4
     for start in range(0, items, width):
         size = min(width, items - start)
+        put_columns(columns[first:], features[start : start + size])
         centre[:] = 0.0
         square[:] = 0.0
-        for t in range(size):
-            if intercept:
-                columns[0, t] = 1.0
-            for j in range(given):
-                columns[first + j, t] = features[start + t, j]
-            if q > 0.0:
+        if q > 0.0:
+            columns[:first] = 1.0
+            for t in range(size):
                 place = places[start + t]
                 square[t] = 1.0 / (q + totals[place] if place >= 0 else q)
                 if place >= 0:
                     centre[t] = means[place, dim]
                     for j in range(dim):
                         columns[j, t] -= means[place, j]
-        for i in range(dim):
+        for i in range(0, tiled, 4):
+            parts[:] = 0.0
+            a, b, c, d = root[i], root[i + 1], root[i + 2], root[i + 3]
+            for j in range(0, i + 4, 4):  # zeros stand above the diagonal
+                add_products(part, part_b, part_c, part_d, a, b, c, d, j, columns)
+            one, two, three, four = columns[i], columns[i + 1], columns[i + 2], columns[i + 3]
+            a0, a1, a2, a3 = mean[i], mean[i + 1], mean[i + 2], mean[i + 3]
+            for t in range(width):
+                w, x, y, z = part[t], part_b[t], part_c[t], part_d[t]
+                centre[t] = centre[t] + a0 * one[t] + a1 * two[t] + a2 * three[t] + a3 * four[t]
+                square[t] = square[t] + w * w + x * x + y * y + z * z
+        for i in range(tiled, dim):
             part[:] = 0.0
-            fours = (i + 1) // 4 * 4
-            for j in range(0, fours, 4):  # four terms for each time that a sum is read and written
-                a, b, c, d = root[i, j], root[i, j + 1], root[i, j + 2], root[i, j + 3]
-                one, two, three, four = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
-                for t in range(width):
-                    part[t] = part[t] + a * one[t] + b * two[t] + c * three[t] + d * four[t]
-            for j in range(fours, i + 1):
-                entry = root[i, j]
-                column = columns[j]
+            for j in range(i + 1):
+                entry, column = root[i, j], columns[j]
                 for t in range(width):
                     part[t] += entry * column[t]
-            column = columns[i]
+            entry, column = mean[i], columns[i]
             for t in range(width):
-                centre[t] += mean[i] * column[t]
+                centre[t] += entry * column[t]
                 square[t] += part[t] * part[t]
         for t in range(size):
             moments[0, start + t] = centre[t]
@@ -163,14 +169,19 @@ def draw_highest(
     so this is exact. Return False, and scores that are of no use, if an sd is not finite.
     """
     items, count = means.shape[0], cells.shape[1] - 1
-    least = -math.inf
+    highest = np.full(min(top, _SHORT), -math.inf)  # lower bounds, ascending
+    last = highest.shape[0] - 1
     for i in range(items):
         if not sds[i] < math.inf:
             return False
-        scores[i] = means[i] + sds[i] * cells[0, int(uniforms[i] * count)]
-        least = max(least, scores[i])
-    if top > 1:
-        least = np.partition(scores, items - top)[items - top]
+        bound = scores[i] = means[i] + sds[i] * cells[0, int(uniforms[i] * count)]
+        if bound > highest[0]:
+            j = 0
+            while j < last and highest[j + 1] < bound:
+                highest[j] = highest[j + 1]
+                j += 1
+            highest[j] = bound
+    least = highest[0] if top <= _SHORT else np.partition(scores, items - top)[items - top]
     draw = np.empty(1)
     for i in range(items):
         if means[i] + sds[i] * cells[1, int(uniforms[i] * count) + 1] < least:

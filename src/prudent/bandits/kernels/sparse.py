@@ -109,36 +109,46 @@ def learn_packed(
     arm: int,
     reward: float,
     weight: float,
+    limit: float,
 ) -> bool:
-    """Learn a reward; return False, and learn nothing, if numbers would not be finite."""
+    """Learn a reward; return False, and learn nothing, if a number would be above a limit, or a variance too small."""
     mean, square = pool[LEVEL], 0.0
-    if first == 1:
-        mean += theta[0, arm]
-        square += spread[0, arm]
-    for j in range(0, packed.shape[0], 2):
-        place, value = int(packed[j]) + first, packed[j + 1]
+    largest, place_of_largest = 0.0, -1
+    for j in range(-2 * first, packed.shape[0], 2):
+        place, value = (0, 1.0) if j < 0 else (int(packed[j]) + first, packed[j + 1])
         mean += value * theta[place, arm]
-        square += value * value * spread[place, arm]
+        part = value * value * spread[place, arm]
+        square += part
+        if part > largest:
+            largest, place_of_largest = part, j
     own = 1.0 / weight + square
-    if not math.isfinite(own) or not math.isfinite(mean):
-        return False
-    pool[LOW], pool[HIGH] = min(pool[LOW], reward), max(pool[HIGH], reward)
-    if levelled and pool[FIRST] == 0.0:  # a flat prior: the reward is the level, and says nothing of theta
-        pool[FIRST], pool[LEVEL], pool[LEVEL_SPREAD] = 1.0, reward - (mean - pool[LEVEL]), own
-        return True
     total = own + pool[LEVEL_SPREAD]
     surprise = reward - mean
-    pool[SURPRISE] += surprise * surprise / total
+    if not (total <= limit and abs(mean) <= limit):
+        return False
+    if levelled and pool[FIRST] == 0.0:  # a flat prior: the reward is the level, and says nothing of theta
+        pool[LOW], pool[HIGH] = min(pool[LOW], reward), max(pool[HIGH], reward)
+        pool[FIRST], pool[LEVEL], pool[LEVEL_SPREAD] = 1.0, reward - (mean - pool[LEVEL]), own
+        return True
+    surprises, level = pool[SURPRISE] + surprise * surprise / total, pool[LEVEL] + pool[LEVEL_SPREAD] / total * surprise
+    if not (surprises <= limit and abs(level) <= limit):
+        return False
+    rest = 1.0 / weight + pool[LEVEL_SPREAD]  # the total without its largest part: a difference would lose digits
+    for j in range(-2 * first, packed.shape[0], 2):
+        place, value = (0, 1.0) if j < 0 else (int(packed[j]) + first, packed[j + 1])
+        if j != place_of_largest:
+            rest += value * value * spread[place, arm]
+    for change in (False, True):
+        for j in range(-2 * first, packed.shape[0], 2):
+            place, value = (0, 1.0) if j < 0 else (int(packed[j]) + first, packed[j + 1])
+            old = spread[place, arm]
+            left = rest if j == place_of_largest else total - value * value * old
+            new, mean = old * (left / total), theta[place, arm] + old * value / total * surprise
+            if change:
+                spread[place, arm], theta[place, arm] = new, mean
+            elif not (new * limit >= 1.0 and abs(mean) <= limit):
+                return False
+    pool[LOW], pool[HIGH] = min(pool[LOW], reward), max(pool[HIGH], reward)
+    pool[SURPRISE], pool[LEVEL], pool[LEVEL_SPREAD] = surprises, level, pool[LEVEL_SPREAD] * (own / total)
     pool[COUNT] += 1.0
-    pool[LEVEL] += pool[LEVEL_SPREAD] / total * surprise
-    pool[LEVEL_SPREAD] *= 1.0 - pool[LEVEL_SPREAD] / total
-    if first == 1:
-        gain = spread[0, arm] / total
-        theta[0, arm] += gain * surprise
-        spread[0, arm] *= 1.0 - gain
-    for j in range(0, packed.shape[0], 2):
-        place, value = int(packed[j]) + first, packed[j + 1]
-        gain = spread[place, arm] * value / total
-        theta[place, arm] += gain * surprise
-        spread[place, arm] *= 1.0 - gain * value
     return True

@@ -9,9 +9,9 @@ t = log(x / (1 - x)), which are numbers where chances round to 0 or 1.
 
 Scores are independent: the chance that arm a is the highest is the integral over t of its density times the product of
 the others' cdfs. In t all densities are smooth. ``prudent.bandits.kernels.highest`` integrates them in microseconds.
-The chances must sum to one: what is missing is their error. Where that shows, with millions of rewards,
-cdfs are incomplete beta functions instead. Each density is wide where its own quantiles are, so the quantiles of all
-arms are the edges of Gauss-Legendre panels.
+All chances must sum to one: what is missing is their error. Where that shows, cdfs are incomplete beta functions
+instead. Each density is wide where its own quantiles are, so the quantiles of all arms are the edges of Gauss-Legendre
+panels.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from numpy.polynomial.legendre import leggauss
 from ..._support.checks import BoolArray, FloatArray, IntArray, refuse
 from ...errors import ParameterError
 from ...risk import ModifiedCVaR, sample_size
-from ..kernels.highest import PANELS, highest_chances
+from ..kernels.highest import FARTHEST, PANELS, highest_chances, peaks, scores_of
 from .base import Law
 
 _LEAST_COUNT = 0.05  # below it scores leave the range of numbers
-_FARTHEST = 700.0  # log odds beyond which no arm has a chance of 1e-15
 _EDGES = np.array([1e-17, 1e-12, 1e-8, 1e-5, 1e-3, 0.02, 0.1, 0.3, 0.5])
 _NODES, _WEIGHTS = leggauss(16)
 _LARGEST_DEFECT = 1e-9  # of the sum of chances, up to which they are exact for our purposes
@@ -66,13 +65,17 @@ class BetaLaw(Law):
         among: BoolArray | None = None,
         rows: int | None = None,
     ) -> None:
-        for name, counts in (("successes", successes), ("failures", failures)):
-            if not counts.min() >= _LEAST_COUNT:  # NaN is not
-                refuse(~(counts >= _LEAST_COUNT), counts, name, f"at least {_LEAST_COUNT}", error=ParameterError)
-        self.successes, self.failures, self.floor = successes, failures, floor
-        self.n, self.place = _order(alpha)
+        self.counts = np.empty((3, successes.size))  # successes, failures, and what kernels make of them
+        self.counts[0], self.counts[1] = successes, failures
+        if not peaks(self.counts) >= _LEAST_COUNT:  # NaN is not
+            for name, counts in (("successes", successes), ("failures", failures)):
+                if not counts.min() >= _LEAST_COUNT:
+                    refuse(~(counts >= _LEAST_COUNT), counts, name, f"at least {_LEAST_COUNT}", error=ParameterError)
+        self.successes, self.failures, self.floor = self.counts[0], self.counts[1], floor
+        self.n, self.place, self._log_order = _order(alpha)
         self._rows = rows
         self._chances: FloatArray | None = None  # of arms to have the highest score
+        self._one: dict[int, float] = {}  # that of some, by itself
         self._among = np.zeros((0, successes.size), dtype=np.bool_) if among is None else among
 
     def _tiled(self, values: FloatArray) -> FloatArray:
@@ -103,20 +106,29 @@ class BetaLaw(Law):
             chances[:count] = uniform
         return chances
 
+    def chance(self, place: int) -> float:
+        """Return the exact probability that one arm is chosen."""
+        if self._rows is not None or len(self._among):
+            return super().chance(place)
+        found = self._one.get(place)
+        if found is None:
+            found = self._one[place] = min(max(float(self._integrated(place)[place]), 0.0), 1.0)
+        return self.floor + (1.0 - self.floor * self.successes.size) * found
+
     def _highest(self) -> FloatArray:
         """Return the chance [k] of every arm to have the highest score; they sum to one."""
         if self._chances is None:
-            self._chances = self._highest_now()
+            chances = self._integrated(-1)
+            total = float(chances.sum())
+            near = abs(total - 1.0) < _LARGEST_DEFECT
+            self._chances = chances / total if near else self.highest_by_cdfs()
         return self._chances
 
-    def _highest_now(self) -> FloatArray:
-        from scipy.special import betaln
-
-        chances, order = np.empty(self.successes.size), float(betaln(self.place, self.n - self.place + 1))
-        logs = betaln(self.successes, self.failures)
-        highest_chances(self.successes, self.failures, logs, self.n, self.place, order, *PANELS, chances)
-        total = float(chances.sum())
-        return chances / total if abs(total - 1.0) < _LARGEST_DEFECT else self.highest_by_cdfs()
+    def _integrated(self, only: int) -> FloatArray:
+        """Return the chance [k] of every arm, or that of one arm at its place, by panels of log odds."""
+        chances = np.empty(self.successes.size)
+        highest_chances(self.counts, self.n, self.place, self._log_order, *PANELS, only, chances)
+        return chances
 
     def highest_by_cdfs(self) -> FloatArray:
         """Return the same by incomplete beta functions: slower, and right for millions of rewards as well.
@@ -131,7 +143,7 @@ class BetaLaw(Law):
         edges, j, left = _EDGES[:, np.newaxis], self.place, self.n - self.place
         # upper quantiles are minus the lower ones of the arms with successes and failures exchanged
         mirrored = -_log_odds(self.failures, self.successes, self.n, left + 1, edges)
-        edges = np.unique(np.concatenate([self.draw(edges), mirrored]))
+        edges = np.unique(np.concatenate([_log_odds(self.successes, self.failures, self.n, j, edges), mirrored]))
         middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (edges[1:] - edges[:-1])
         t = (middle[:, np.newaxis] + half[:, np.newaxis] * _NODES).reshape(-1)  # [T]
         mass = (half[:, np.newaxis] * _WEIGHTS).reshape(-1)
@@ -161,7 +173,10 @@ class BetaLaw(Law):
         ndarray of float, [N, k]
             Scores.
         """
-        return _log_odds(self.successes, self.failures, self.n, self.place, uniforms)
+        rows = np.ascontiguousarray(np.atleast_2d(uniforms))
+        scores = np.empty(rows.shape)
+        scores_of(self.counts, self.n, self.place, rows, scores)
+        return scores.reshape(uniforms.shape)
 
     def sample(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Return simulated scores [N, k]."""
@@ -194,12 +209,15 @@ class BetaLaw(Law):
 
 
 @lru_cache(256)
-def _order(alpha: float) -> tuple[int, int]:
-    """Return the number of draws of a score, and which of them counts, from the lowest."""
+def _order(alpha: float) -> tuple[int, int, float]:
+    """Return the number of draws of a score, which of them counts, from the lowest, and the size of its law."""
+    from scipy.special import betaln
+
     n = sample_size(alpha)
     outermost = ModifiedCVaR(alpha).outermost(n)
     place = int(np.flatnonzero(outermost.weights)[0]) + 1
-    return n, place if outermost.sign > 0.0 else n - place + 1
+    place = place if outermost.sign > 0.0 else n - place + 1
+    return n, place, float(betaln(place, n - place + 1))
 
 
 def _log_odds(successes: FloatArray, failures: FloatArray, n: int, place: int, uniforms: FloatArray) -> FloatArray:
@@ -218,7 +236,7 @@ def _log_odds(successes: FloatArray, failures: FloatArray, n: int, place: int, u
     with np.errstate(divide="ignore"):  # beyond the farthest
         odds = np.log(side) - np.log1p(-side)
     np.negative(odds, out=odds, where=~low)
-    return np.asarray(np.minimum(np.maximum(odds, -_FARTHEST), _FARTHEST))
+    return np.asarray(np.minimum(np.maximum(odds, -FARTHEST), FARTHEST))
 
 
 def _shortfall(successes: FloatArray, failures: FloatArray, alpha: float) -> FloatArray:

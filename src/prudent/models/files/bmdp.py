@@ -19,6 +19,7 @@ import numpy as np
 
 from ..._support.checks import number_array, require_shape
 from ..._support.files import write_atomically
+from ..._support.memory import require_memory
 from ...errors import ModelError, ParameterError
 from ...types import ArrayLike, FloatArray, IntArray, PathLike
 from ..base import TabularModel
@@ -108,10 +109,14 @@ def read_bmdp(path: PathLike) -> BmdpFile:
         raise _first_fault(file, above, str(fault)) from None
     if len(head) != 3 + head[2]:
         raise _fault(file, above, f"it lists {len(head) - 3} accepting states, and its third line says {head[2]}")
-    S, A, accepting = head[0], head[1], np.array(head[3:], dtype=np.int64)
+    S, A = head[:2]
+    require_memory(16.0 * S * A, "path", f"{path}, with {S:,} states and {A:,} actions,")
+    if float(S) * A * S >= 2.0**62:
+        raise _fault(file, 2, f"{S:,} states and {A:,} actions are too many")
+    accepting = np.array([min(place, S) for place in head[3:]], dtype=np.int64)
     if accepting.size and accepting.max() >= S:
         place = int(np.argmax(accepting >= S))
-        raise _fault(file, 4 + place, f"accepting state {accepting[place]} is not among the {S} states")
+        raise _fault(file, 4 + place, f"accepting state {head[3 + place]} is not among the {S} states")
     _check(file, above, columns, rows["more"].notna().to_numpy(), (S, A, S))
     state, action, target = (column.astype(np.int64) for column in columns[:3])
     lines = IntervalLines(state * A + action, target, columns[3], columns[4])
@@ -228,7 +233,7 @@ def _beside(path: PathLike, n_lines: int) -> dict[str, Any]:
             if reward.shape != (n_lines,):
                 raise ValueError(f"it has {reward.size} rewards for {n_lines} transitions")
             found |= {"reward": reward, "terminal": values}
-    except (ValueError, KeyError, TypeError) as fault:
+    except (ValueError, KeyError, TypeError, RecursionError) as fault:
         raise ModelError(f"{side} cannot be read: {fault}", code="wrong-format", path=str(side)) from None
     return found
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
+from ..._support.memory import require_memory
 from ...errors import ParameterError
 from ...types import ArrayLike, FloatArray, Label, PathLike
 from ..base import TabularModel
@@ -181,7 +182,9 @@ class ModelFiles(TabularModel):
         --------
         to_petsc : Write such files.
         """
-        earned = read_matrix(reward, "reward").toarray()
+        paid = read_matrix(reward, "reward")
+        require_memory(8.0 * paid.shape[0] * paid.shape[1], "reward", f"{reward}, a matrix of {paid.shape},")
+        earned = paid.toarray()
         return cls(read_matrix(transition, "transition"), -earned if costs else earned, discount)
 
     def to_petsc(self, transition: PathLike, reward: PathLike, *, costs: bool = False) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy
 
 from ..._support.files import write_atomically
+from ..._support.memory import require_memory
 from ...errors import ModelError
 from ...types import FloatArray, PathLike
 
@@ -45,6 +46,7 @@ def read_matrix(path: PathLike, argument: str) -> scipy.sparse.csr_array:
     rows, columns, stored = np.frombuffer(content, f">i{width}", 4)[1:].tolist()
     if rows < 0 or columns < 0 or stored < DENSE:
         raise _fault(path, argument, f"it has {rows} rows, {columns} columns and {stored} entries")
+    require_memory(8.0 * max(rows, columns), "path", f"{path}, a matrix of {rows:,} x {columns:,},")
     body = 4 * width
     if stored == DENSE:
         _require_size(content, body + 8 * rows * columns, path, argument)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._support.files import write_atomically
+from ..._support.memory import require_memory
 from ...errors import ModelError
 from ...types import FloatArray, IntArray, PathLike
 from ..base import TabularModel
@@ -45,6 +46,7 @@ def known_prism(path: PathLike, discount: float | None, costs: bool) -> Argument
     """Read a model; return the arguments of ``MDP.of_steps``."""
     moves = _Table(_file(path, ".tra"), ("state", "choice", "target", "probability", "action"))
     S = moves.header[0]
+    require_memory(64.0 * S, "path", f"{moves.file}, with {S:,} states,")
     state, choice, target = moves.indices("state", S), moves.indices("choice"), moves.indices("target", S)
     order = np.lexsort((choice, state))
     state, choice, target, chance = state[order], choice[order], target[order], moves.numbers("probability")[order]
@@ -60,7 +62,7 @@ def known_prism(path: PathLike, discount: float | None, costs: bool) -> Argument
     if side.exists():
         try:
             description = read_description(json.loads(side.read_bytes()), str(side))
-        except ValueError as fault:
+        except (ValueError, RecursionError) as fault:
             raise ModelError(f"{side} cannot be read: {fault}", code="wrong-format", path=str(side)) from None
     action, actions = moves.actions(order[begin], description)
     end = S - 1 if description.get("end") else -1
@@ -91,6 +93,8 @@ def _rewards(
             continue
         table = _Table(file, ("state", "choice", "target", "reward"))
         n = int(choice.max(initial=0)) + 1
+        if float(S) * n * S >= 2.0**62:
+            raise table.fault(f"{S:,} states and choices up to {n - 1:,} are too many")
         keys, which = np.unique((state * n + choice) * S + target, return_inverse=True)
         wanted = (table.indices("state", S) * n + table.indices("choice", n)) * S + table.indices("target", S)
         at = np.searchsorted(keys, wanted)

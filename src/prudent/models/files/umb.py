@@ -6,10 +6,13 @@ that is no Markov decision process (games, continuous time, intervals): that is 
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import importlib
 import io
 import json
 import lzma
+import os
 import tarfile
 import zlib
 from collections.abc import Mapping
@@ -22,7 +25,7 @@ import numpy.typing as npt
 
 from ..._support.files import replacing
 from ..._support.memory import require_memory
-from ...errors import ModelError, ParameterError
+from ...errors import ModelError, ParameterError, PrudentError
 from ...types import FloatArray, IntArray, PathLike
 from ..base import TabularModel
 from ..builders import Arguments
@@ -30,6 +33,8 @@ from .choices import Choices, chosen_discount, described, known_choices, mean_re
 
 TOOL = "prudent"
 INTEGERS = {(kind, 8 * size): f"<{kind[0]}{size}" for kind in ("int", "uint") for size in (1, 2, 4, 8)}
+_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+_LEAST_LIMIT, _MOST_TIMES, _MOST_FILES = 2**26, 200, 10_000  # bytes that an archive may unpack to, and its files
 DOUBLE = {"type": "double", "size": 64}
 
 
@@ -102,20 +107,52 @@ def known_umb(path: PathLike, discount: float | None, reward: str | None, costs:
         raise _fault(str(path), f"index.json has another form than expected ({fault})") from None
 
 
+class _Unpacker(io.RawIOBase):
+    """What comes out of a compressed archive, up to a number of bytes."""
+
+    def __init__(self, path: PathLike) -> None:
+        with Path(path).open("rb") as file:
+            size, head = os.fstat(file.fileno()).st_size, file.read(6)
+        known = (opener for magic, opener in _OPENERS.items() if head.startswith(magic))
+        self._file: Any = next(known, open)(path, "rb")
+        self.limit = self._left = _LEAST_LIMIT + _MOST_TIMES * size
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes; raise if they are more than any model of such a file has."""
+        found: bytes = self._file.read(self._left + 1 if size < 0 else min(size, self._left + 1))
+        self._left -= len(found)
+        if self._left < 0:
+            raise tarfile.ReadError(f"it unpacks to more than {self.limit:,} bytes")
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+
 def _unpacked(path: PathLike) -> dict[str, bytes]:
     """Return all files of an archive, read once from its beginning to its end, so that check sums are compared."""
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, mode="r:*") as archive:
-            for member in archive:
-                file = archive.extractfile(member)
+        with _Unpacker(path) as content, tarfile.open(fileobj=content, mode="r|") as archive:
+            total = 0
+            for number, member in enumerate(archive):
+                total += member.size
+                if number == _MOST_FILES or total > content.limit:
+                    raise _fault(str(path), f"it has {number + 1:,} files of {total:,} bytes, too much for its size")
+                file = archive.extractfile(member) if member.isreg() else None
                 if file is not None:
-                    require_memory(2.0 * member.size, "path", f"{path}, {member.name}")
+                    require_memory(2.0 * total, "path", f"{path}, {member.name}")
                     found[member.name] = file.read()
-            assert archive.fileobj is not None
-            while archive.fileobj.read(2**20):
+            while content.read(2**20):
                 pass
-    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as fault:
+    except PrudentError:
+        raise
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as fault:
         text = getattr(fault, "strerror", None) or str(fault)
         raise _fault(str(path), text) from None
     return found
@@ -132,7 +169,9 @@ class _Reader:
         self.path, self.files = str(path), _unpacked(path)
         try:
             index = json.loads(self.bytes("index.json"))
-        except ValueError as fault:
+        except PrudentError:
+            raise
+        except (ValueError, RecursionError) as fault:
             raise self.fault(f"index.json: {fault}") from None
         if not isinstance(index, dict) or not isinstance(index.get("transition-system"), dict):
             raise self.fault("index.json describes no transition system")
@@ -189,6 +228,7 @@ class _Reader:
         if name not in self.files:
             if size != total:
                 raise self.fault(f"it has no {name}")
+            require_memory(8.0 * size, "path", f"{self.path}, with {size:,} groups,")
             return np.arange(size + 1)
         first = self.array(name, "<u8", size + 1)
         if first[0] != 0 or first[-1] != total or (first[1:] < first[:-1]).any():
