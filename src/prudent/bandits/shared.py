@@ -92,8 +92,9 @@ class SharedLinearBandit(Bandit):
     offsets : bool, default=False
         Give each item something of its own, x'theta + b with b ~ Normal(0, noise^2 / offset_precision). Items are then
         known by name. For normal rewards only.
-    offset_precision : float, default=1
-        Prior precision of the offsets, in units of the noise.
+    offset_precision : float, optional
+        Prior precision of the offsets, in units of the noise. By default it is learned from all items: where they
+        differ by their features alone, offsets come to nothing.
     draws : {"independent", "joint"}, default="independent"
         Whether every item draws its score from its own marginal, for which propensities are exact, or all from common
         draws of theta, for which they are sampled.
@@ -146,7 +147,7 @@ class SharedLinearBandit(Bandit):
         intercept: bool = True,
         prior_precision: ArrayLike | None = None,
         offsets: bool = False,
-        offset_precision: float = 1.0,
+        offset_precision: float | None = None,
         draws: str = "independent",
         min_propensity: float | None = None,
         exploration: float | str | None = None,
@@ -158,8 +159,8 @@ class SharedLinearBandit(Bandit):
         own = flag(offsets, "offsets")
         self._set_features(dim, features, intercept, ("offset",) * own)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
-        precision = positive(offset_precision, "offset_precision")
-        if not 1e-60 <= precision <= 1e60:
+        precision = "learned" if offset_precision is None else positive(offset_precision, "offset_precision")
+        if not isinstance(precision, str) and not 1e-60 <= precision <= 1e60:
             message = f"offset_precision is {precision}, expected a number from 1e-60 to 1e+60"
             raise ParameterError(message, code="value-range", argument="offset_precision", value=precision)
         size = self._dim + self._intercept
@@ -603,7 +604,7 @@ class SharedLinearBandit(Bandit):
             draws=values["draws"],
             prior_precision=prior if values["prior"] == "given" else None,
             offsets=offset is not None,
-            offset_precision=1.0 if offset is None else offset,
+            offset_precision=None if values.get("offsets") == "learned" else offset,
             **options,
         )
 
