@@ -1,10 +1,10 @@
 """Clicks of items that share their coefficients, at low rates: ``python -m benchmarks.items [runs]``.
 
-300 items with eight features, 20 of which are candidates for each of 3,000 decisions. The log odds of a click are linear
-in the features; in half of the worlds each item also has something of its own (sd 0.7). At an average item the rate is
-2% or 10%. Compared are our bandits, with and without offsets, and Vowpal Wabbit with several kinds of exploration (its
-best one in hindsight). What is reported is the share of what an oracle earns beyond uniform choices, with intervals of
-95% over worlds that are drawn anew, the same for all.
+300 items with eight features, 20 of which are candidates for each of 3,000 decisions. The log odds of a click are
+linear in the features; in half of the worlds each item also has something of its own (sd 0.7). At an average item the
+rate is 2% or 10%. Compared are our bandits, with and without offsets, and Vowpal Wabbit with several kinds of
+exploration (its best one in hindsight). What is reported is the share of what an oracle earns beyond uniform choices,
+with intervals of 95% over worlds that are drawn anew, the same for all.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from prudent.bandits import SharedLinearBandit
-from prudent.bandits.belief.offset_precision import _PRECISIONS, WEAKEST, likeliest_precision
+from prudent.bandits.belief.offset_precision import _PRECISIONS, CAUTION, WEAKEST, likeliest_precision
 
 
 def rewards_of(rng, own, size=400, items=30, noise=0.5):
@@ -36,7 +36,8 @@ def test_the_evidence_is_that_of_all_rewards_together(rng, noise_sd, own):
 
     found = likeliest_precision(raw, z, counts.astype(float), prior, True, noise_sd)
     best = max(map(evidence, _PRECISIONS))
-    assert evidence(found) == pytest.approx(best, abs=1e-2)
+    sure = best > evidence(WEAKEST) + CAUTION
+    assert evidence(found) == pytest.approx(best if sure else evidence(WEAKEST), abs=1e-2)
 
 
 def test_items_that_do_not_differ_have_no_offsets_and_items_that_do_have_theirs(rng):
@@ -44,7 +45,7 @@ def test_items_that_do_not_differ_have_no_offsets_and_items_that_do_have_theirs(
     names = which.tolist()
     alike = SharedLinearBandit(3, offsets=True, rng=1).update(x, names, rewards)
     plain = SharedLinearBandit(3, rng=1).update(x, None, rewards)
-    assert alike.belief.offset_precision >= 300.0
+    assert alike.belief.offset_precision >= 100.0  # of noise: one in twenty is below the weakest
     np.testing.assert_allclose(
         alike.predict(x[:9], names[:9] if len(set(names[:9])) == 9 else range(9))[0], plain.predict(x[:9])[0], atol=0.15
     )

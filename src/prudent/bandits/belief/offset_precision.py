@@ -7,6 +7,8 @@ S - sum_i s_i s_i' / (q + w_i). A noise with the reference prior, and a flat pri
     -1/2 sum_i log(1 + w_i / q) - 1/2 log det V - (n - 1)/2 log Q,
 
 with V the precision of theta and Q the residual sum of squares. If the noise is given, the last term is -Q / 2 nu^2.
+Offsets cost exploration, so that they are next to nothing unless others are e^CAUTION times likelier: a few clicks that
+happen to be those of one item are no evidence.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from ..._support.checks import FloatArray
 WEAKEST = 1e4  # the largest precision that is learned, and the one before data: offsets of next to nothing
 _PRECISIONS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, WEAKEST)
 _TIE = 1e-9  # of the evidence: below, the larger precision is taken, however sums were rounded
+CAUTION = 3.0
 _EXACT = 1e-10  # of the squares of rewards: residuals below are rounding
 
 
@@ -65,6 +68,8 @@ def likeliest_precision(
             continue
         evidence = -0.5 * float(np.log1p(weights / q).sum()) - float(np.log(np.diagonal(factor)).sum())
         evidence -= 0.5 * (free * math.log(left) if noise_sd is None else left / noise_sd**2)
-        if best == -math.inf or evidence > best + _TIE * abs(best):
+        if best == -math.inf:
+            best = evidence + CAUTION  # of offsets of next to nothing
+        elif evidence > best + _TIE * abs(best):
             best, found = evidence, q
     return found
