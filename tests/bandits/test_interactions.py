@@ -104,7 +104,7 @@ def test_one_by_one_in_batches_and_after_a_save_are_equal(rng, tmp_path):
 
 
 def test_propensities_are_those_of_repeated_decisions(rng):
-    bandit, point = wide(rng, 70, alpha=0.0), np.array([0.0, 1.0, 1.0, 0.0])
+    bandit, point = wide(rng, 70), np.array([0.0, 1.0, 1.0, 0.0])
     assert bandit.interactions_found
     chances = bandit.propensities(point)
     many = bandit.select(np.tile(point, (200_000, 1)))
@@ -223,7 +223,7 @@ def test_the_width_grows_with_the_decisions_to_come(rng):
         fixed = LinearBandit(2, 3, exploration=width, noise_sd=1.0, rng=1)
         fixed.set_clock(decisions, {})
         np.testing.assert_array_equal(bandit.propensities(x), fixed.propensities(x))
-    assert [bandit.settings.width(t, 2) for t in (1, 20, 21)] == [1.0, 1.0, 0.3]
+    assert [bandit.settings.width(t, 2) for t in (1, 20, 21)] == [1.0, 1.0, 0.5]
     assert bandit.settings.width(10**6) == 1.0
     ends = pr.bandits.BanditSettings(exploration="auto", horizon=8000)
     assert [ends.width(t) for t in (1, 8000)] == [1.0, 0.3]
@@ -244,4 +244,4 @@ def test_decisions_one_by_one_have_the_propensities_that_were_told(rng):
 
 def test_horizon_is_for_auto():
     with refused(ParameterError, "conflicting-arguments", argument="horizon"):
-        LinearBandit(2, 3, alpha=0.0, horizon=100)
+        LinearBandit(2, 3, horizon=100)

@@ -56,7 +56,7 @@ class LinearBandit(NamedArms):
     alpha : float or Schedule, optional
         Risk level in (-1, 1), or a schedule of it such as ``Decay``. 0 is Thompson sampling, positive values are
         averse to uncertainty about the mean reward, negative values seek it. Online, 0 to 0.5 is recommended. The
-        default is 0 (see `exploration`), and 0.5 for clicks and counts.
+        default is 0, and 0.5 for clicks and counts.
     noise_sd : float, optional
         Sd of the noise of rewards. By default it is learned, and decisions depend neither on the unit nor, with an
         intercept, on the zero of rewards; until two different rewards were seen choices are uniform.
@@ -88,10 +88,9 @@ class LinearBandit(NamedArms):
         Largest probability of every eligible arm, or of some arms. An arm with equal `min_propensity` and
         `max_propensity`, a control arm, has a fixed share. Propensities are exact with all of them.
     exploration : float or "auto", optional
-        Sd of a draw over the sd of the posterior; 1 is Thompson sampling. With ``"auto"`` it is 1 for the first ten
-        decisions of each arm, then grows from 0.3 to 1 with the number of decisions, which earns more while they are
-        few; see ``BanditSettings``. The default is ``"auto"`` if neither `alpha` nor `noise_sd` is given and rewards
-        are normal, else 1.
+        Sd of a draw over the sd of the posterior; the default, 1, is Thompson sampling. With ``"auto"`` it is 1 for the
+        first ten decisions of each arm, then grows from 0.5 to 1 with the number of decisions: that earns more where
+        decisions are few, and locks in to a poor arm a little more often; see ``BanditSettings``.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``.
     half_life : float or timedelta, optional
@@ -123,7 +122,7 @@ class LinearBandit(NamedArms):
     >>> decision.arm in ("red", "blue"), decision.propensity
     (True, 0.5)
     >>> bandit.update([1.0, 0.5], decision.arm, reward=1.0)
-    LinearBandit(3 arms, dim=2, settings='TS auto', 1 decisions, 1 rewards)
+    LinearBandit(3 arms, dim=2, settings='TS', 1 decisions, 1 rewards)
     """
 
     _KIND: ClassVar[str] = "LinearBandit"
@@ -159,8 +158,6 @@ class LinearBandit(NamedArms):
         if interactions == "auto" and rewards != "gaussian":
             message = f'interactions="auto" is for normal rewards, not for rewards={rewards!r}'
             raise ParameterError(message, code="conflicting-arguments", argument="interactions")
-        if exploration is None and settings is None and alpha is None and noise_sd is None and rewards == "gaussian":
-            more["exploration"] = "auto"
         chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")

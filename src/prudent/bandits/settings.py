@@ -19,7 +19,8 @@ from .kernels.layout import Rule, rule_of
 from .kernels.step import LARGEST, inflated_sd
 
 _LEAST_DELTA = 1e-290  # 4t / delta is finite at every decision
-_LONG, _NARROWEST, _STEPS = 2000, 0.3, 4  # decisions to come that are worth the full width; steps for each doubling
+_LONG, _STEPS = 2000, 4  # decisions to come that are worth the full width; steps for each doubling
+_NARROWEST, _OPEN = 0.3, 0.5  # with a horizon, and without one: below half the width a bandit may lock in
 _WIDE_FOR = 10  # decisions for each arm, of which a narrow bandit may lock in
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
@@ -61,7 +62,8 @@ class BanditSettings:
     exploration : float or "auto", default=1
         Sd of a draw over the sd of the posterior. Thompson sampling, 1, is made for the long run; with a few thousand
         decisions for many arms and features narrower draws earn more, 0.5 for instance, but below that a bandit may
-        lock in to a poor arm. With ``"auto"`` it is sqrt(m / 2000), from 0.3 to 1, for m decisions to come.
+        lock in to a poor arm. With ``"auto"`` it is sqrt(m / 2000), at most 1 and at least 0.5 (0.3 with a `horizon`),
+        for m decisions to come.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``. Without it, as many are taken to come as there were, so
         that draws become wider up to those of Thompson sampling, and no arm is locked out; and ``LinearBandit`` draws
@@ -237,8 +239,8 @@ class BanditSettings:
         Examples
         --------
         >>> settings = BanditSettings(exploration="auto")
-        >>> [round(settings.width(t), 2) for t in (1, 500, 10_000)]
-        [0.3, 0.5, 1.0]
+        >>> [round(settings.width(t), 2) for t in (1, 1000, 10_000)]
+        [0.5, 0.71, 1.0]
         """
         if self.exploration != "auto":
             return float(self.exploration)
@@ -246,7 +248,8 @@ class BanditSettings:
             return 1.0
         ahead = t if self.horizon is None else max(self.horizon - t, 1)
         step = math.floor(_STEPS * math.log2(ahead / _LONG))
-        return min(max(2.0 ** (step / _STEPS / 2.0), _NARROWEST), 1.0)
+        least = _OPEN if self.horizon is None else _NARROWEST
+        return min(max(2.0 ** (step / _STEPS / 2.0), least), 1.0)
 
     def changes_after(self, t: int, arms: int = 0) -> int:
         """Return the number of the first decision after ``t`` that has another width.
@@ -266,8 +269,8 @@ class BanditSettings:
         Examples
         --------
         >>> settings = BanditSettings(exploration="auto")
-        >>> settings.changes_after(1), settings.width(210), round(settings.width(211), 3)
-        (211, 0.3, 0.324)
+        >>> settings.changes_after(1), settings.width(594), round(settings.width(595), 3)
+        (595, 0.5, 0.545)
         """
         now, same, other = self.width(t, arms), t, LARGEST_COUNT
         if self.exploration != "auto":

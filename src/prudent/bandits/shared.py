@@ -101,8 +101,9 @@ class SharedLinearBandit(Bandit):
     min_propensity : float, optional
         Smallest probability of a candidate to come first: with k times this probability the slate is uniform.
     exploration : float or "auto", optional
-        Sd of a draw over the sd of the posterior. With ``"auto"`` it grows from 0.3 to 1 with the number of decisions;
-        see ``BanditSettings``. The default is ``"auto"`` if neither `alpha` nor `noise_sd` is given, else 1.
+        Sd of a draw over the sd of the posterior. With ``"auto"`` it grows from 0.5 to 1 with the number of decisions;
+        see ``BanditSettings``. The default is ``"auto"`` for clicks and counts without a given `alpha`, of which each
+        tells so little that full draws try poor items for long, else 1.
     half_life : float or timedelta, optional
         Half-life of evidence, in decisions or in time; with time, ``select`` and ``update`` take ``time=``.
     settings : BanditSettings, optional
@@ -156,7 +157,7 @@ class SharedLinearBandit(Bandit):
         settings: BanditSettings | None = None,
     ) -> None:
         one_of(rewards, "rewards", ["gaussian", *LINKS])
-        if exploration is None and settings is None and alpha is None and noise_sd is None:
+        if exploration is None and settings is None and alpha is None and rewards != "gaussian":
             exploration = "auto"
         chosen = settings_of(settings, alpha, rewards, {"min_propensity": min_propensity, "exploration": exploration})
         own = flag(offsets, "offsets")
