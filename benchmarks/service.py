@@ -5,7 +5,8 @@
 One server process with 20 arms and 20 features, on SQLite and on PostgreSQL, both NORMAL; processes, one for every two
 cores and at most four, send requests over many connections. All share the cores of this machine, so figures are ratios
 of one run. With few cores those who ask are as busy as the server. Processor time of the server for one request is
-printed as well: it depends less on what else the machine does, but counts work that is done beside other work.
+printed as well: it depends less on what else the machine does, but counts work that is done beside other work. With
+that of those who ask and of the database it says how many decisions the cores of the machine allow, whoever takes them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tempfile
 import time
 import urllib.request
 from contextlib import suppress
+from pathlib import Path
 
 from ._journal_writers import server as database
 
@@ -88,6 +90,18 @@ def _processor_time(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def _database_time():
+    """Return the processor time of all processes of PostgreSQL."""
+    total = 0.0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            head, _, fields = path.read_text().rpartition(")")
+            if head.endswith("(postgres"):
+                parts = fields.split()
+                total += (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
 class Served:
     """Servers on one store, with a slot that has learned a little."""
 
@@ -125,10 +139,15 @@ class Served:
         raise RuntimeError(f"{address} does not answer")
 
     def rate(self, payloads, seconds, pause=None):
-        """Return requests a second, their times, and seconds of processor time of the servers for each."""
-        before = sum(map(_processor_time, self.processes))
+        """Return requests a second, their times, and seconds of processor time for each: of servers, and of others."""
+        before = self._spent()
         rate, times = _rate(self._pool, self.ports, payloads, seconds, pause)
-        return rate, times, (sum(map(_processor_time, self.processes)) - before) / len(times)
+        ours, others = (after - was for after, was in zip(self._spent(), before, strict=True))
+        return rate, times, ours / len(times), others / len(times)
+
+    def _spent(self):
+        clients = sum(map(_processor_time, self._pool._pool))
+        return sum(map(_processor_time, self.processes)), clients + _database_time()
 
     def close(self):
         self._pool.terminate()
@@ -144,7 +163,7 @@ def measure(store, seconds=3.0):
     try:
         pairs = [(served.rate(served.empty, seconds), served.rate(served.decide, seconds)) for _ in range(3)]
         empty, decide = sorted(pairs, key=lambda pair: pair[1][0] / pair[0][0])[1]
-        _, times, _ = served.rate(served.decide, seconds, pause=CONNECTIONS / (0.6 * decide[0]))
+        _, times, *_ = served.rate(served.decide, seconds, pause=CONNECTIONS / (0.6 * decide[0]))
     finally:
         served.close()
     return {
@@ -153,6 +172,7 @@ def measure(store, seconds=3.0):
         "ratio": decide[0] / empty[0],
         "empty_us": 1e6 * empty[2],
         "decide_us": 1e6 * decide[2],
+        "beside_us": 1e6 * decide[3],
         "p99": times[int(0.99 * len(times))],
     }
 
@@ -176,6 +196,9 @@ def _show(name, found):
         f"(at least 0.5), asked by {CLIENTS} processes"
     )
     print(f"  processor time of the server {empty:.0f} and {ours:.0f} us: ratio {empty / ours:.2f}")
+    beside, cores = found["beside_us"], os.cpu_count() or 1
+    most = cores * 1e6 / (ours + beside)
+    print(f"  and {beside:.0f} us of those who ask and of the database: {cores} cores allow {most:.0f}/s at most")
     print(f"  p99 of decide at 60% load: {1000 * found['p99']:.1f} ms (at most 10 on a quiet machine)")
 
 

@@ -47,7 +47,9 @@ class _Coded(Exception):
     default_code: ClassVar[str] = "error"
 
     def __init__(self, message: str = "", *, code: str = "", **fields: object) -> None:
-        super().__init__(message)
+        # names from files may hold escape sequences, which would steer the terminal that shows a traceback
+        shown = (sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in message)
+        super().__init__(message if message.isprintable() else "".join(shown))
         self.code = code or self.default_code
         self.fields = fields
 

@@ -124,6 +124,9 @@ def test_new_and_gone_states_are_named(rng):
     assert found.uncovered_share > 0.0
     assert not found.holds
     assert found.unknown > 0.0
+    assert "1 state only the new log has: t3." in found.lines()
+    log.loc[log.index[::7], "action"] = "weld"
+    assert "1 action only the new log has: weld." in compare(old, *read(log), draws=50).lines()
 
 
 def test_other_decisions_are_refused(rng, tmp_path):
@@ -131,6 +134,10 @@ def test_other_decisions_are_refused(rng, tmp_path):
     model, posterior = read(log_of(rng, theta, reward, 30))
     known = pr.solve(pr.MDP([[[1.0]]], [1.0], 0.9))
     pr.save(tmp_path, known)
+    with refused(ParameterError, "wrong-kind", argument="old"):
+        compare(tmp_path, model, posterior)
+    for_ever = pr.BayesianRiskMDP(model, posterior, 0.0).solve(objective="average")
+    pr.save(tmp_path, for_ever, model=model, posterior=posterior)
     with refused(ParameterError, "wrong-kind", argument="old"):
         compare(tmp_path, model, posterior)
     shared = pr.UncertainMDP([[0], [0]], [[[0, 1]], [[0, 1]]], [[0.0]] * 2, 0.9)

@@ -123,6 +123,20 @@ def test_pages_print_on_few_sheets(states, size, tmp_path):
     assert 2 <= printed_pages(tmp_path / "print", text, size) <= 6
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["A4", "letter"])
+def test_words_of_several_letters_print_on_six_sheets(size, tmp_path):
+    """Names of two and three words, with the check and what is done today: what `prudent solve` writes."""
+    long = {"slow": "wait for a week", "fast": "treat with drug A", "repair": "operate at once"}
+    rows = [(i // 25, i % 25, at, long[action], to, r) for i, (at, action, to, r) in enumerate(machine(50, 5_000))]
+    names = ("episode", "step", "state", "action", "next_state", "reward")
+    log = dict(zip(names, zip(*rows, strict=True), strict=True))
+    found = pr.analysis.check(log, 0.9, rng=1)
+    study = study_log(*pr.from_log(log, 0.9), draws=200, observations=5, check=found)
+    text = study.report(tmp_path / "page.html", unit="euro per day").read_text()
+    assert 2 <= printed_pages(tmp_path / "print", text, size) <= 6
+
+
 def test_a_solution_has_a_page(study, tmp_path):
     careful = study.profile.solutions[0.9]
     page = careful.report(tmp_path / "page.html", name="wear & tear", unit="euro", rules=study.rules).read_text()
@@ -146,6 +160,9 @@ def test_pages_of_other_solutions(asked, tmp_path):
         asked = asked | {"at_most": {"x": 15.0}, "start": 0}
     page = pr.solve(mdp, **asked).report(tmp_path / "page.html").read_text()
     assert ("Bounds on costs" in page) == ("costs" in asked)
+    assert ("average reward of a step" in page) == ("objective" in asked)
+    assert ("discount 0.9" in page) == ("objective" not in asked)
+    assert ("what the next best action loses" in page) == ("horizon" not in asked and "costs" not in asked)
     assert ('<th scope="col">step</th>' in page) == ("horizon" in asked)
 
 

@@ -312,6 +312,7 @@ def test_an_action_that_leads_nowhere_else_and_one_row(call, tmp_path):
         (HEAD + "a,x,a,1\n", ["--prior", "much"], "--prior is 'much', expected a number"),
         (HEAD + "a,x,a,1\n", ["--min-count", "0"], "--min-count must be a positive number"),
         (HEAD + "a,x,a,1\n", ["--support", "some"], "--support must be one of 'action', 'state', 'all', got 'some'"),
+        (HEAD + "a,x,a,1\n", ["--columns", "reward=eur"], "(on the command line: --columns reward=NAME)"),
         (HEAD + "a,x,a,1\n", ["--columns", "state"], "--columns is 'state', expected NAME=COLUMN"),
         (
             HEAD + "a,x,a,1\n",

@@ -9,13 +9,15 @@ import pandas as pd
 import pytest
 from refusals import refused
 
+import prudent as pr
 from prudent import from_log
 from prudent._support.output import plain_cell, write_table
 from prudent.analysis import study_log
 from prudent.cli.main import main
 from prudent.display.words import visible
-from prudent.errors import DataError, ParameterError
+from prudent.errors import DataError, ParameterError, PrudentError
 from prudent.reproduction.sweep_spec import read_spec
+from prudent.service.server import read_config
 
 
 def test_formulas_in_tables_are_texts(tmp_path):
@@ -74,3 +76,110 @@ def test_a_grid_that_explodes_is_refused():
     agent = {"kind": "brps_rl", "alpha": values, "draws": values, "sweeps": values}
     with refused(ParameterError, "too-large", value=10**6):
         read_spec({"replications": 1, "environment": [{"kind": "frozen_lake", "p_h": 0.1}], "agent": [agent]})
+
+
+# -- what is printed of names from files -------------------------------------------------------------------------------
+
+RED, BELL, CSI, BACK = "\x1b[31mred", "\x1b]0;title\x07", "\x9b31mz", "\u202eevil"
+STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def log(rng):
+    states = [RED, BELL, CSI, BACK]
+    rows = [
+        {"episode": e, "step": t, "state": states[(e + t) % 4], "action": [RED, BELL][(e * t) % 2], "reward": float(t)}
+        for e in range(12)
+        for t in range(6)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("solve", "--out", "out"),
+        ("check",),
+        ("check", "--json"),
+        ("explain", "--start", "nobody" + RED),
+        ("next-data", "--json"),
+        ("solve", "--discount", "2"),
+    ],
+    ids=" ".join,
+)
+def test_commands_print_no_escape_sequences(log, tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    file = f"log{RED}.csv"
+    log.to_csv(file, index=False)
+    main([words[0], file, *([] if "--discount" in words else ["--discount", "0.9"]), *words[1:]])
+    said = capsys.readouterr()
+    assert said.out + said.err
+    assert STEERS.search(said.out + said.err) is None
+
+
+def test_results_print_no_escape_sequences(log, rng, tmp_path):
+    model, posterior = from_log(log, 0.9)
+    solution = pr.BayesianRiskMDP(model, posterior, 0.5).solve()
+    bandit = pr.LinearBandit([RED, BELL], features=["f" + RED, "g" + BELL], rng=1)
+    bandit.update([[1.0, 2.0], [2.0, 1.0], [0.0, 1.0]], [RED, BELL, RED], [1.0, 2.0, 3.0])
+    decisions = {
+        "arm": [RED, BELL] * 100,
+        "reward": rng.random(200),
+        "propensity": [0.5] * 200,
+        "f" + RED: rng.random(200),
+    }
+    runs = pr.simulate(pr.envs.river_swim(3), {RED: pr.brps_rl(0.0), BELL: pr.brps_rl(0.5)}, episodes=2, replications=2)
+    features = pr.Features({"c" + RED: "category"}, cross=[])
+    for shown in (
+        solution,
+        model,
+        solution.simplify(2, draws=5),
+        solution.explain(RED),
+        pr.risk_profile(model, posterior, [0.0], draws=10),
+        bandit,
+        bandit.explain([1.0, 2.0]),
+        bandit.check(),
+        bandit.select([1.0, 2.0]),
+        pr.learn_policy(decisions, features=["f" + RED], kinds=["arm", "split"]),
+        pr.off_policy(decisions, {RED: 0.5, BELL: 0.5}),
+        pr.simulation.regret_table(runs),
+        features,
+    ):
+        for text in (str(shown), repr(shown)):
+            assert STEERS.search(text) is None, text
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: pr.MDP.from_umb(f"no{RED}"),
+        lambda: from_log(f"no{BELL}.csv", 0.9),
+        lambda: pr.LinearBandit([RED, RED], 2),
+        lambda: read_config(f"no{CSI}"),
+        lambda: read_spec({"replications": 2, "environment": [{"kind": BACK}], "agent": [{"kind": "ts_rl"}]}),
+    ],
+)
+def test_errors_hold_no_escape_sequences(call):
+    with pytest.raises(PrudentError) as caught:
+        call()
+    assert STEERS.search(str(caught.value)) is None
+
+
+def test_the_table_in_the_page_of_a_solution_has_no_formulas(tmp_path):
+    solution = pr.solve(pr.MDP([[[1.0]]], [[0.0]], 0.9, states=["=1+2"], actions=["+wait"]))
+    page = solution.report(tmp_path / "page.html").read_text()
+    (table,) = [base64.b64decode(part).decode() for part in re.findall(r"data:text/csv[^,]*;base64,([\w+/=]+)", page)]
+    assert "'=1+2" in table
+    assert not any(cell.startswith(("=", "+")) for cell in re.split("[,\n]", table))
+
+
+def test_labels_of_a_sweep_do_not_steer_the_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(
+        'replications = 2\nepisodes = 2\n[[environment]]\nkind = "river_swim"\nlabel = "[red]\\u001b[31m"\n'
+        '[[agent]]\nkind = "ts_rl"\nlabel = "A\\u001b]0;x\\u0007"\n'
+    )
+    assert main(["sweep", "s.toml"]) == 0
+    said = capsys.readouterr()
+    assert "[red]" in said.out
+    assert STEERS.search(said.out + said.err) is None

@@ -136,7 +136,7 @@ def test_wrong_policies(policy, code, rng):
 
 
 def test_probabilities_of_a_function_are_checked(rng):
-    with refused(DataError, "sum-not-one", argument="policy"):
+    with refused(DataError, "sum-not-one", argument="target"):
         pr.off_policy(simulated(30, rng), lambda frame: np.full((len(frame), 2), 0.6), discount=0.9)
     with refused(DataError, "zero-propensity", argument="logging_policy"):
         pr.off_policy(simulated(30, rng), "work", discount=0.9, logging_policy="work")
@@ -421,3 +421,24 @@ def test_a_process_that_need_not_end(rng):
     assert discounted.loc["fqe", "estimate"] == pytest.approx(10.0)
     logged = evaluated(log, "logged", discount=1.0)
     assert logged.loc["fqe", "estimate"] == pytest.approx(2.0 * rounds.mean())
+
+
+def test_faults_of_a_log_are_named_with_their_place(rng):
+    """A row that is there twice, a missing episode, the row of a wrong action, and where a function failed."""
+    frame, asked = simulated(30, rng), {"discount": 0.9}
+    twice = pd.concat([frame, frame.iloc[[4]]], ignore_index=True)
+    with refused(DataError, "duplicate-row", row=150) as caught:
+        pr.off_policy(twice, "work", **asked)
+    assert "step is 0, which episode 4 has already" in str(caught.value)
+    lost = frame.astype({"episode": object})
+    lost.loc[3, "episode"] = np.nan
+    with refused(DataError, "unknown-episode", row=3) as caught:
+        pr.off_policy(lost, "work", **asked)
+    assert "episode is missing (nan)" in str(caught.value)
+    frame.loc[77, "load"] = 99.0
+    with refused(ParameterError, "unknown-action", argument="target", value="jump") as caught:
+        pr.off_policy(frame, lambda row: "jump" if row["load"] == 99.0 else "work", **asked)
+    assert "in log row 77 gives the action 'jump'" in str(caught.value)
+    with refused(ParameterError, "policy-failed", argument="target", row=0) as caught:
+        pr.off_policy(frame, lambda row: row["sev"], **asked)
+    assert all(name in str(caught.value) for name in frame)

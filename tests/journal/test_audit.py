@@ -157,6 +157,78 @@ def test_decisions_are_signed_in_their_streams(path):
         live.verify()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE stream SET stream = stream + 1",  # signatures were looked up by this table
+        "DELETE FROM stream",
+        "UPDATE decision SET number = -number WHERE number = 30",
+        "UPDATE decision SET number = -1 WHERE number = 30",
+    ],
+)
+def test_decisions_cannot_hide_from_their_signatures(path, statement):
+    used(path, key=KEY)
+    execute(path, "DELETE FROM entry WHERE seq = 30")  # so that the last decision has no reward
+    rewrite(path, 30, snapshots=True, key='"forged"')
+    execute(path, "DELETE FROM snapshot WHERE seq = 30")
+    execute(path, statement)
+    ((row,),) = [execute(path, "SELECT rowid FROM decision WHERE key IS NOT NULL")]
+    fields = execute(path, f"SELECT {', '.join(Taken._fields)} FROM decision WHERE rowid = ?", *row)[0]
+    execute(path, "UPDATE decision SET checksum = ? WHERE rowid = ?", checksum_of(Taken(*fields)), *row)
+    with Journal(path, key=KEY) as live, refused(StateFileError, "wrong-signature"):
+        live.verify()
+
+
+@pytest.mark.parametrize("stamp", [0.0, 1e6, 4e9, float("inf")])
+@pytest.mark.parametrize("which", [1, 11, 29])
+def test_times_of_decisions_are_compared(path, which, stamp):
+    """With what they had learned, with their rewards, and with those before them in their stream."""
+    used(path)
+    rewrite(path, which, snapshots=True, time=stamp)
+    with Journal(path) as live, refused(StateFileError, "time-differs"):
+        live.verify()
+
+
+@pytest.mark.parametrize(
+    ("seq", "fields"),
+    [
+        (0, {"kind": "reward"}),
+        (0, {"arms": None}),
+        (0, {"arms": '["a", "b"]'}),
+        (0, {"reward": 1.0}),
+        (3, {"arms": '["a", "b"]'}),
+        (31, {"reward": 1.0, "stream": 1, "number": 1, "place": 0}),
+        (31, {"arms": '["a", "b", "c"]'}),
+    ],
+)
+def test_entries_have_the_form_of_their_kind(path, seq, fields):
+    used(path)
+    with Journal(path) as live:
+        live.add_arm("d")
+    rewrite(path, {"seq": seq}, snapshots=True, **fields)
+    with pytest.raises(StateFileError), Journal(path) as live:
+        live.verify()
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *(f"UPDATE entry SET signature = {value} WHERE seq = {seq}" for seq in (0, 30) for value in (-1, 2**62, 0.5)),
+        "UPDATE decision SET seq = 'x' WHERE number = 7",
+        "UPDATE note SET text = x'00'",
+        "UPDATE note SET erased = 1.0",
+    ],
+)
+def test_seals_and_notes_of_any_type_are_our_error(path, statement, signed):
+    used(path, key=KEY if signed else None)
+    with Journal(path, key=KEY if signed else None) as live:
+        live.select([1.0, 2.0], note={"who": "me"})
+    execute(path, statement)
+    with pytest.raises(StateFileError), Journal(path, key=KEY if signed else None) as live:
+        live.verify()
+
+
 def test_a_decision_that_was_removed_breaks_its_stream(path):
     used(path, key=KEY)
     with Journal(path, key=KEY) as live:

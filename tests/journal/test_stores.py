@@ -119,6 +119,8 @@ def test_slates(place):
         assert live.reward(slate.ids[-1], 1.0) == "ok"
         assert live.pending() == [] or all(each not in live.pending() for each in slate.ids[-1:])
     assert len(live.pending()) == sum(i % 3 for i in range(12))
+    assert all(live.knows(id) for id in slate.ids)
+    assert not live.knows(f"{slate.id}-{len(slate.ids)}")
     assert live.verify() == 12
 
 
@@ -459,6 +461,7 @@ def test_compaction(place):
     live.reward([decision.id for decision in decisions[:10]], [1.0] * 10)
     now = learned(live.bandit)
     assert live.compact(before=decisions[15].time) == 15
+    assert [live.knows(decision.id) for decision in decisions] == [False] * 15 + [True] * 5
     assert live.reward(decisions[0].id, 1.0) == "unknown"
     assert live.reward(decisions[15].id, 1.0) == "ok"
     assert learned(place().bandit) == learned(live.bandit) != now

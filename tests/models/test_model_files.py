@@ -465,3 +465,15 @@ def test_steps_that_end_have_no_place_in_bmdp_files(tmp_path):
     mdp = pr.MDP([[[0.5]]], [[1.0]], 0.9, termination=[[0.5]])
     with refused(ParameterError, "unwritable-step", argument="path"):
         mdp.to_bmdp(tmp_path / "m.txt")
+
+
+def test_terminal_states_in_matrices_end_whatever_is_done(rng, tmp_path):
+    """PETSc's files have every action in every state; the values stay, and read again they are written the same."""
+    model = pr.UncertainMDP.direct(rng.normal(size=(5, 3)), 0.9, terminal={4: 3.0, 1: -1.0})
+    mdp = model.mdp(model.with_end(rng.dirichlet(np.ones(5), 9)))
+    mdp.to_petsc(tmp_path / "p", tmp_path / "r")
+    again = pr.MDP.from_petsc(tmp_path / "p", tmp_path / "r", 0.9)
+    np.testing.assert_allclose(pr.solve(again).value[:5], pr.solve(mdp).value, atol=1e-9)
+    again.to_petsc(tmp_path / "p2", tmp_path / "r2")
+    for name in ("p", "r"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / f"{name}2").read_bytes()

@@ -144,8 +144,10 @@ def test_what_cannot_be_kept_is_refused(rng):
     mdp = random_mdp(rng)
     with refused(ModelError, "infeasible", argument="at_most"):
         pr.solve(mdp, costs={"x": np.ones(5)}, at_most={"x": 1.0})
-    with refused(ParameterError, "wrong-type", argument="at_most"):
+    with refused(ParameterError, "wrong-type", argument="at_most") as caught:
         pr.solve(mdp, costs={"x": np.ones(5)}, at_most={"y": 1.0})
+    assert "'x'" in str(caught.value)
+    assert "'y'" in str(caught.value)
     with refused(ModelError, "infeasible", argument="at_most"):
         pr.solve(mdp, costs={"x": np.ones(5), "y": -np.ones(5)}, at_most={"x": 11.0, "y": -11.0})
     with refused(ParameterError, "conflicting-arguments", argument="at_most"):

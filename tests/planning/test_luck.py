@@ -10,7 +10,7 @@ from refusals import refused
 
 import prudent as pr
 from prudent.errors import ConvergenceWarning, ParameterError
-from prudent.planning.luck_rows import inner_values, luck_of
+from prudent.planning.luck_rows import CONCENTRATED, inner_values, luck_of
 from prudent.risk import EntropicRisk
 
 INNER = (pr.CVaR(0.5), pr.CVaR(0.9), pr.CVaR(-0.7), pr.MeanCVaR(0.8, weight=0.4))
@@ -284,6 +284,35 @@ def test_a_quantile_next_to_one_costs_no_digits(inner, alpha):
 
 
 # -- draws -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, -0.9])
+@pytest.mark.parametrize("outcomes", [2, 3])
+def test_large_counts_are_known_probabilities(rng, outcomes, alpha):
+    """The value goes to that of the mean model, within the bound; SciPy's quantiles of such Beta laws are NaN."""
+    y, psi = np.sort(rng.normal(size=outcomes)), rng.uniform(0.1, 0.9, outcomes)
+    for inner in (pr.CVaR(0.4), pr.CVaR(-0.7)):
+        wanted, before = float(_drawn(y, psi[np.newaxis] / psi.sum(), inner)[0]), np.inf
+        for power in (15, 18, 24, 60, 130):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # ten digits are too many for some
+                found = one_row(y, psi * 10.0**power, alpha, inner).solve()
+            assert abs(found.value[0] - wanted) <= found.error_bound <= before
+            before = found.error_bound + 1e-15
+        assert found.converged
+
+
+@pytest.mark.parametrize("outcomes", [2, 3])
+def test_the_bound_holds_where_laws_become_narrow(rng, outcomes):
+    """Below and above the counts from which probabilities are taken as known, values agree within both bounds."""
+    psi = rng.uniform(0.1, 0.9, outcomes)
+    found = []
+    for total in (0.99 * CONCENTRATED, 1.01 * CONCENTRATED):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found.append(one_row(np.arange(outcomes), total * psi / psi.sum(), 0.6, pr.CVaR(0.3)).solve())
+    assert abs(found[0].value[0] - found[1].value[0]) <= found[0].error_bound + found[1].error_bound
+    assert found[1].error_bound < 1e-6
 
 
 @pytest.mark.parametrize("outer", [pr.CVaR(0.7), pr.CVaR(-0.4), EntropicRisk(2.0), pr.VaR(0.5)], ids=repr)

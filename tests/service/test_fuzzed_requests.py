@@ -2,6 +2,8 @@
 
 import json
 import random
+import socket
+from http.client import HTTPResponse
 
 import httpx
 import pytest
@@ -129,3 +131,32 @@ def test_forged_ids_are_unknown(tmp_path):
         assert answers == [{"status": "unknown"}] * len(rewards)
         assert http.post("/v1/slots/home/reward", json={"id": real, "reward": 1.0}).json() == {"status": "ok"}
         problem(http.get("/v1/slots/home/explain/1-8000000000000000"), 404, "unknown-decision")
+
+
+BROKEN = [
+    b"NONSENSE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /\xff HTTP/1.1\r\nhost: x\r\ncontent-length: abc\r\n\r\n",
+    b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n{}", b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n",
+    b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    b"CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n",
+    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n", b"GET /v1/slots HTTP/1.1\r\nhost: x\r\n"
+    b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-key: eA==\r\nsec-websocket-version: 13\r\n\r\n",
+]  # fmt: skip
+
+
+def test_what_is_no_http_is_answered_as_a_problem_too(tmp_path):
+    port = free_port()
+    server = start(f"sqlite:{tmp_path}/store", port)
+    try:
+        for data in BROKEN:
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                connection.sendall(data)
+                answer = HTTPResponse(connection)
+                answer.begin()
+                found = json.loads(answer.read())
+            assert answer.getheader("content-type") == "application/problem+json", data[:50]
+            assert found["status"] == answer.status >= 400
+            assert found["code"] in ("not-http", "unknown-path", "wrong-host", "wrong-method")
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+    finally:
+        server.terminate()
+        assert server.wait(30) in (0, -15)  # it ends by the signal, after it has finished

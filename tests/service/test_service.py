@@ -1,5 +1,7 @@
 """The service through HTTP: slots, decisions, rewards, keys, limits, errors, restarts, the client."""
 
+import json
+import logging
 import os
 import socket
 import time
@@ -164,6 +166,22 @@ def test_keys_are_rotated_without_restart(tmp_path):
     with pytest.raises(pr.errors.ParameterError):
         read_keys(path)
     assert b"newer" not in repr(keys.__dict__).encode()
+
+
+def test_a_file_of_keys_that_cannot_be_read_is_told_in_the_log_and_by_readyz(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("prudent.service.auth._LOOK", 0.0)
+    monkeypatch.setattr(logging.getLogger("prudent.serve"), "propagate", True)
+    with TestClient(application_of(tmp_path), headers=ADMIN) as http:
+        keys = tmp_path / "keys.toml"
+        before = keys.read_text()
+        keys.write_text(before + "x = [broken")
+        assert "it is not TOML" in http.get("/readyz").json()["keys"]
+        assert http.get("/v1/slots").status_code == 200  # the old keys
+        keys.write_text(before)
+        assert http.get("/readyz").json()["keys"] == "ok"
+    told = [json.loads(one.message)["keys"] for one in caplog.records if '"keys"' in one.message]
+    assert told == ["kept", "read"]
+    assert not any(secret in one.message for one in caplog.records for secret in ('"all"', "Bearer"))
 
 
 def test_rates_are_limited(tmp_path):

@@ -72,9 +72,11 @@ def test_traffic_is_divided_by_the_hash_of_the_unit_and_a_larger_ramp_keeps_its_
 
 def test_rewards_find_their_part_and_every_decision_can_be_taken_again(started):
     experiment = started(ExperimentSpec(ramp=0.3, challenger=CHALLENGER, holdout=HoldOut(0.3, {"a": 0.5, "b": 0.5})))
-    found = experiment.decide([*asks(f"u{i}" for i in range(60)), {"note": {}}])
-    with refused(DataError, "missing-unit", argument="note"):
-        raise found.pop()
+    wrong = [{"note": {}}, {"note": {"user": "u1", "experiment": "blue"}}]
+    found = experiment.decide([*asks(f"u{i}" for i in range(60)), *wrong])
+    for code in ("reserved-name", "missing-unit"):
+        with refused(DataError, code, argument="note"):
+            raise found.pop()
     parts = [one.id.partition("~")[0] if "~" in one.id else "champion" for one in found]
     assert set(parts) == {"champion", "challenger", "holdout"}
     for one, part in zip(found, parts, strict=True):
@@ -172,10 +174,30 @@ def test_a_worse_challenger_is_stopped_and_a_guardrail_pauses(started, rng):
     seen = fed(harmful, same, rng, 2000, metric=("complaint", bad))
     assert seen["done"] == "pause"
     assert "complaint" in seen["reason"]
+    metrics = harmful._store.metrics("home")
+    forged = ["1-0000000000000000", "challenger~1-0000000000000000", "~", "nonsense", "challenger~"]
+    assert harmful.reward([(id, 1.0, "refund") for id in forged]) == ["unknown"] * len(forged)
+    assert harmful._store.metrics("home") == metrics
     with refused(DataError, "unknown-metric", argument="metric"):
         raise harmful.reward([("1-0000000000000000", 1.0, "sorrow")])[0]
     with refused(DataError, "value-range", argument="reward"):
         raise harmful.reward([("1-0000000000000000", 7.0, "refund")])[0]
+
+
+def test_windows_close_in_all_parts_and_in_earlier_champions(tmp_path):
+    registry = Registry(f"sqlite:{tmp_path}/store", synchronous="NORMAL")
+    options = {"window": 0.3, "default": 0.0}
+    with registry.journal("home", pr.LinearBandit(ARMS, 0, rewards="bernoulli"), **options) as journal:
+        experiment = Experiment(registry, "home", journal, options)
+        experiment.put(ExperimentSpec(ramp=0.4, challenger=CHALLENGER, holdout=HoldOut(0.3)), "ada", "home")
+        experiment.decide(asks(f"u{i}" for i in range(40)))
+        experiment.promote("ada")
+        assert {row["reward"] for row in experiment.rows(None)} == {None}
+        time.sleep(1.1)  # windows are looked at once a second
+        assert experiment.catch_up().entries == 0
+        assert [row["reward"] for row in experiment.rows(None)] == [0.0] * 40
+        experiment.close()
+    registry.close()
 
 
 def test_a_shadow_is_valued_by_what_it_would_have_done(started, rng):

@@ -336,7 +336,7 @@ class _Density:
             slope -= points.T @ (weights * surplus)
             scaled = np.sqrt(weights * curve)[:, np.newaxis] * points
             bend += scaled.T @ scaled
-        return _Point(mode, value, slope, terms, bend)
+        return _Point(mode, value, slope, terms, 0.5 * (bend + bend.T))
 
     def _value(self, mode: FloatArray) -> float:
         """Return minus the log density at a theta."""

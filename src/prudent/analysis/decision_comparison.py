@@ -27,6 +27,7 @@ from scipy.special import rel_entr
 from .._support.checks import generator, instance_of, open_probability, whole_number
 from ..data.columns import as_column
 from ..errors import ParameterError
+from ..models.base import plural
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
 from ..planning.stay_close import read_baseline
@@ -146,7 +147,12 @@ class DecisionComparison:
         for what, states in (("only the new log has", self.new_states), ("only the old log had", self.gone_states)):
             if states:
                 shown = ", ".join(map(str, states[:5])) + (", ..." if len(states) > 5 else "")
-                said.append(f"{len(states)} states {what}: {shown}.")
+                said.append(f"{plural(len(states), 'state')} {what}: {shown}.")
+        seen = self.old.model.actions
+        added = [str(action) for action in self.pairs["action"].unique() if action not in seen]
+        if added:
+            shown = ", ".join(added[:5]) + (", ..." if len(added) > 5 else "")
+            said.append(f"{plural(len(added), 'action')} only the new log has: {shown}.")
         if self.p_value < 0.01:
             row = self.pairs.loc[self.pairs["p_value"].idxmin()]
             said.append(f"Transitions have changed (p = {self.p_value:.3g}), most clearly those of {row['state']}, ")
@@ -243,8 +249,9 @@ def compare(
     open_probability(confidence, "confidence")
     instance_of(model, "model", UncertainMDP, "see from_log")
     solution, before, problem = saved.solution, saved.posterior, saved.problem
-    if before is None or not isinstance(problem, BayesianRiskMDP) or solution.horizon is not None:
-        message = "old must be a decision under a posterior that does not depend on time"
+    timeless = solution.horizon is None and solution.bias is None
+    if before is None or not isinstance(problem, BayesianRiskMDP) or not timeless:
+        message = "old must be a decision under a posterior, for a discounted return, that does not depend on time"
         raise ParameterError(message, code="wrong-kind", argument="old")
     then, random = problem.model, generator(rng)
     whole_number(simulations, "simulations", maximum=MOST_SIMULATIONS)

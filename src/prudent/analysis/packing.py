@@ -206,7 +206,7 @@ class Unpacker:
             "state_map": lambda r: StateMap.from_dict(self.unpack(r["state_map"])),
             "record": self._record,
         }
-        first = next(iter(record))
+        first = next(iter(record), "")
         return known[first](record)
 
     def _labels(self, record: dict[str, Any]) -> Any:

@@ -192,6 +192,8 @@ def save(
     if settings is not None and not isinstance(settings, Mapping):
         message = f"settings must be a mapping from names to values, got {settings!r:.100}"
         raise ParameterError(message, code="wrong-type", argument="settings", value=settings)
+    if model is not None and solution.bias is not None:  # an average reward has no discount
+        model = model.with_discount(1.0)
     _require_same(solution.problem, model, posterior)
     packer = Packer()
     values = {

@@ -38,8 +38,10 @@ class Rows:
         self.lead = reward + slope @ value - value[state]  # [P] over the policy
         self._chain = sparse.csc_array(sparse.eye_array(value.size) - slope[: value.size])
         self.inverse: Callable[[FloatArray], FloatArray]
+        self._dense: FloatArray | None = None
         if value.size <= MAX_DENSE_STATES:
-            self.inverse = np.linalg.inv(self._chain.toarray()).__matmul__
+            self._dense = np.linalg.inv(self._chain.toarray())
+            self.inverse = self._dense.__matmul__
         else:
             self.inverse = splu(self._chain).solve
 
@@ -54,7 +56,7 @@ class Rows:
 
     def follow(self, s: int) -> FloatArray:
         """Return by how much each state [S] rises with state s."""
-        column = self.inverse(np.eye(1, self.value.size, s)[0])
+        column = self.inverse(np.eye(1, self.value.size, s)[0]) if self._dense is None else self._dense[:, s]
         return column / column[s]
 
 

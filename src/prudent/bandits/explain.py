@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
-from ..display.words import chance, name_of, number_format, plural
+from ..display.words import chance, name_of, number_format, plural, visible
 from ..errors import ParameterError
 from .decision import Arm, name_array
 from .law.base import Law
@@ -137,7 +137,7 @@ class Explanation:
         return pandas.DataFrame(self.arms, columns=ArmView._fields).set_index("arm")
 
     def __repr__(self) -> str:
-        return "\n".join(_words(self))
+        return visible("\n".join(_words(self)))
 
 
 def explained(

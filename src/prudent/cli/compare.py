@@ -51,7 +51,7 @@ def compare_log(
     model, posterior = from_log(log, **arguments)
     found = compare(saved, model, posterior, draws=draws, rng=seed, threads=threads)
     source = visible(str(saved.log.get("name", "a log without a name")))
-    print(f"Decision of {saved.date[:10]}, from {source}; new log {Path(log).name}.")
+    print(visible(f"Decision of {saved.date[:10]}, from {source}; new log {Path(log).name}."))
     if saved.is_of(log):
         print("This is the very log that the decision was made from.")
     for line in found.lines():
@@ -70,7 +70,7 @@ def compare_log(
         tables = {"changes.csv": found.changes, "pairs.csv": found.pairs, "returns.csv": returns}
         for name, frame in tables.items():
             write_table(out / name, frame)
-        print(f"Tables: {', '.join(str(out / name) for name in tables)}")
+        print(visible(f"Tables: {', '.join(str(out / name) for name in tables)}"))
 
 
 def _options(saved: SavedDecision, log: str) -> LogOptions:

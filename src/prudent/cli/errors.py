@@ -58,7 +58,7 @@ def in_options(error: PrudentError) -> str:
     elif error.code == "missing-column" and "group" in (argument, column):
         hint = "--group COLUMN=NAME"
     elif error.code == "missing-column" and argument != "rewards":
-        hint = f"--columns {column}=NAME"
+        hint = f"--columns {fields.get('role', column)}=NAME"
     elif error.code == "missing-value" and column == "next_state":
         hint = "--end NAME"
     elif error.code == "dead-end":

@@ -138,11 +138,11 @@ def solve_log(
         print(text)
         return
     _show(study, study.first_step(), record)
-    print(f"Page: {page}")
-    print(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}, {out / 'check.json'}")
-    print(f"Decision, for prudent.load and prudent compare: {out / FOLDER}")
+    print(visible(f"Page: {page}"))
+    print(visible(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}, {out / 'check.json'}"))
+    print(visible(f"Decision, for prudent.load and prudent compare: {out / FOLDER}"))
     if model.summary.state_map is not None and horizon is None:
-        print(f"Policy as plain Python: {out / 'act.py'}, act(observation) -> action")
+        print(visible(f"Policy as plain Python: {out / 'act.py'}, act(observation) -> action"))
 
 
 @takes_a_log
@@ -175,8 +175,8 @@ def check_log(
         print(text)
     else:
         _show_check(report)
-        print(f"Page: {page}")
-        print(f"Table: {out / 'check.json'}")
+        print(visible(f"Page: {page}"))
+        print(visible(f"Table: {out / 'check.json'}"))
     if strict:
         refuse_serious(report)
 
@@ -424,7 +424,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
 
     _print_rows(study.model)
     if study.check is not None:
-        print(textwrap.shorten(f"Check: {study.check.worst}", 118, placeholder=" ..."))
+        print(textwrap.fill(f"Check: {study.check.worst}", 118, subsequent_indent="  "))
     level = study.profile.recommended
     by_level = {alpha: part.reset_index(drop=True) for alpha, part in policies.groupby("alpha")}
     chosen = by_level[level]
@@ -496,4 +496,5 @@ def _json(record: dict[str, Any]) -> str:
     """Return a record as JSON: null in the place of NaN, plain numbers in that of NumPy's."""
     text = json.dumps(record, default=lambda value: value.item() if hasattr(value, "item") else str(value))
     finite = json.loads(text, parse_constant=lambda _: None)
-    return json.dumps(finite, allow_nan=False, ensure_ascii=False, indent=1)
+    text = json.dumps(finite, allow_nan=False, ensure_ascii=False, indent=1)
+    return "".join(sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in text)

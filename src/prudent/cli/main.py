@@ -291,7 +291,7 @@ def main(arguments: list[str] | None = None) -> int:
         code = FAILED
         _forget_output()
         what = f" ({error.filename})" if error.filename else ""
-        print(f"prudent: {error.strerror or error}{what}", file=sys.stderr)
+        print(visible(f"prudent: {error.strerror or error}{what}"), file=sys.stderr)
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:

@@ -29,7 +29,7 @@ def serve(
     timeout: Annotated[float | None, typer.Option(help="Seconds to wait for the store (default: 5).")] = None,
     log_level: Annotated[str | None, typer.Option(help="info logs every request; warning only failures.")] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="serve.toml with these options and [limits].")
+        Path | None, typer.Option(metavar="FILE", help="serve.toml with these options and \\[limits].")
     ] = None,
 ) -> None:
     """Serve decisions over HTTP: many bandits, one store, keys, metrics, a web page.

@@ -49,6 +49,7 @@ def sweep(
     (0.95), title. A module:function runs only if you allow its module, which may lie in this folder:
     --allow-module NAME.
     """
+    from ..display.words import visible
     from ..reproduction import compared
     from ..reproduction import sweep as run
     from ..reproduction.sweep_spec import read_spec
@@ -69,9 +70,9 @@ def sweep(
         print(json.dumps({"files": files, "table": rows}, indent=1))
         return
     _show(table, plan.baseline, plan.confidence)
-    print(f"Dataset: {files['nc']}\nTable: {files['csv']}, {files['tex']}")
+    print(visible(f"Dataset: {files['nc']}\nTable: {files['csv']}, {files['tex']}"))
     if drawn:
-        print(f"Figure: {files['png']}")
+        print(visible(f"Figure: {files['png']}"))
 
 
 def _show(table: pandas.DataFrame, baseline: str, confidence: float) -> None:
@@ -79,7 +80,7 @@ def _show(table: pandas.DataFrame, baseline: str, confidence: float) -> None:
 
     from ..display.words import plus_minus, visible
 
-    numbers = (str(table["metric"].iloc[0]).replace("_", " "), f"less {baseline}")
+    numbers = (str(table["metric"].iloc[0]).replace("_", " "), f"less {escape(visible(baseline))}")
     shown = screen_table("environment", "agent", *numbers, right=numbers)
     before = ""
     for row in table.to_dict("records"):
@@ -107,10 +108,13 @@ def _mark(row: dict[Any, Any], text: str) -> str:
 
 def _draw(data: xarray.Dataset, folder: Path) -> None:
     """Write the figure: a panel for each environment, a curve for each agent."""
+    from ..display.words import visible
     from ..reproduction.report.figures import KINDS
     from ..reproduction.sweeps import metric_of
 
     metric = metric_of(data)
+    shown = {axis: [visible(str(name)) for name in data[axis].values] for axis in ("environment", "agent")}
+    data = data.assign_coords({axis: (axis, names) for axis, names in shown.items()})
     along = data[metric].dims[-1]
     runs = data[[metric]].drop_vars(["seed", "replication"])
     runs = runs.stack(run=("seed", "replication"), create_index=False).rename(run="replication")

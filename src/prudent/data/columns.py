@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError, PrudentError
 from ..types import BoolArray, FloatArray, IntArray
-from .labels import Column, Labels, cell, is_gap, object_array
+from .labels import Column, Labels, cell, is_empty, is_gap, object_array
 
 # Other usual names of columns, in lower case and with _ for blanks, dots and dashes. No name stands for two columns. A
 # count has no other name: a column "weight" or "n" may hold anything, and as a count it would change every number.
@@ -178,7 +178,8 @@ class TableColumns(dict[str, Column]):
 
     def _unknown(self, row: int, name: str, value: Any, labels: Labels) -> PrudentError:
         expected = labels.expected()
-        message = f"{name} is {value!r}, expected {expected}"
+        found = f"missing ({value!r})" if is_empty(value) else repr(value)
+        message = f"{name} is {found}, expected {expected}"
         return self.fault(row, message, labels.unknown_code, column=name, value=value, expected=expected)
 
 

@@ -15,6 +15,7 @@ from copy import deepcopy
 from typing import Any, Self, TypeVar
 
 from .._support.checks import FloatArray, flag, one_of
+from ..display.words import visible
 from ..errors import DataError, ParameterError
 from ..types import ContextLike, TableLike
 from .cell_encoders import CellEncoder, number_of
@@ -198,7 +199,7 @@ class Features(ContextEncoder):
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}={kind!r}" for name, kind in self.declared().items())
         crosses = f", cross={[names for _, names in self._crosses]}" if self._crosses else ""
-        return f"Features({columns}{crosses}; dim={self.dim}{', frozen' if self._frozen else ''})"
+        return visible(f"Features({columns}{crosses}; dim={self.dim}{', frozen' if self._frozen else ''})")
 
     # -- encoding ------------------------------------------------------------------------------------------
 

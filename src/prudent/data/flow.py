@@ -316,10 +316,10 @@ def _in_time(episode: IntArray, held: TableColumns, strict: bool) -> tuple[IntAr
             twice = (np.diff(episode[order]) == 0) & (np.diff(step[order]) == 0.0)
             if strict and twice.any():
                 row = int(order[1:][twice][0])
-                shown = cell(held["step"], row)
+                shown, which = cell(held["step"], row), cell(held["episode"], row)
                 message = (
-                    f"step is {shown}, which this episode has already ({int(twice.sum()):,} such rows); a time may "
-                    "occur once in an episode: leave out rows that are there twice, or give a finer time"
+                    f"step is {shown}, which episode {which!r} has already ({int(twice.sum()):,} such rows); a time "
+                    "may occur once in an episode: leave out rows that are there twice, or give a finer time"
                 )
                 raise held.fault(row, message, "duplicate-row", column="step", value=shown)
             return order, step

@@ -81,7 +81,7 @@ class Labels:
             return cls(what, given, len(given), error)
         try:
             values = dict.fromkeys(chain.from_iterable(_distinct(column) for column in columns))
-            learned: list[Any] = list(dict.fromkeys(_integral(value) for value in values if not _is_missing(value)))
+            learned: list[Any] = list(dict.fromkeys(_integral(value) for value in values if not is_empty(value)))
         except TypeError as fault:
             message = f"table has a label of {what} that cannot be a name: {fault}"
             raise error(message, code="not-hashable") from None
@@ -230,7 +230,7 @@ def _integral(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _is_missing(value: Any) -> bool:
+def is_empty(value: Any) -> bool:
     """Return whether a cell is empty: None, NaN, or pandas' NA, which cannot be compared."""
     return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
 
@@ -248,7 +248,7 @@ def is_missing(column: Column) -> BoolArray:
 
 def is_gap(value: Any) -> bool:
     """Return whether a cell says that an outcome was not observed: it is empty, or -1."""
-    return _is_missing(value) or (isinstance(value, (int, float)) and value == -1)
+    return is_empty(value) or (isinstance(value, (int, float)) and value == -1)
 
 
 def cell(column: Column, row: int) -> Any:

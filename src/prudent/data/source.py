@@ -240,7 +240,7 @@ class TableSource:
                 raise self._error(message, code="unknown-option", argument="columns", value=name)
             if theirs is not None and not (isinstance(theirs, Hashable) and theirs in names):
                 message = f"{self.name} has no column {theirs!r} (for {name}); its columns are {list(names)}"
-                raise self._error(message, code="missing-column", column=theirs)
+                raise self._error(message, code="missing-column", column=theirs, role=name)
             if theirs is not None:
                 used[name] = theirs
         free = [theirs for theirs in names if theirs not in used.values()]

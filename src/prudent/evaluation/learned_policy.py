@@ -14,6 +14,7 @@ from ..data.context_encoder import ContextEncoder
 from ..data.features import read_named
 from ..data.transformers import encoder_of
 from ..display.figures import off_policy as figures
+from ..display.words import visible
 from ..errors import ParameterError
 from ..types import ArmLike, BoolArray, ContextLike, FloatArray, PathLike
 from .estimates import OffPolicyEstimates
@@ -224,7 +225,7 @@ class LearnedPolicy(EstimateTable):
 
     def __repr__(self) -> str:
         kind = {"arm": "one arm", "split": "a tree of depth 1", "tree": "a tree of depth 2", "linear": "linear scores"}
-        shown = [f"  {line}" for line in self.rules()[:12]]
+        shown = [f"  {visible(line)}" for line in self.rules()[:12]]
         return "\n".join(
             [
                 f"Policy learned from {self.n:,} rows: {kind[self.kind]}",

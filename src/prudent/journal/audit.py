@@ -6,6 +6,7 @@ The log is replayed in its order. Each decision is taken again when the replay h
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from .._support.progress import Progress
 from ..display.words import listing
 from .codec import AnyBandit
 from .replica import Replica
-from .store import CHUNK, Store, Taken
+from .store import CHUNK, Entry, Store, Taken
 
 _SAME = 1e-9  # of itself, by which numbers of a state may differ on another machine
 _CLOCK = 3600.0  # seconds that a clock may be set back
@@ -77,6 +78,8 @@ def verified(store: Store, replica: Replica, live: AnyBandit, last: int) -> Veri
     bandit = replica.snapshot(first)
     with store.reading():
         order, end = store.by_state(), store.last()
+    if order and not all(type(seq) is int for _, seq in order):
+        raise store.damaged("a decision does not say how many entries its state had learned")
     if order and order[-1][1] > end:
         text = f"a decision says that its state had learned {order[-1][1]} entries, and there are {end}"
         raise store.damaged(text, code="decision-differs", event=order[-1][1])
@@ -87,8 +90,12 @@ def verified(store: Store, replica: Replica, live: AnyBandit, last: int) -> Veri
         with store.reading():
             store.require_signatures(first - 1, 1)
             unknown = store.require_signed_decisions()
+    begun = store.entry_at(first)
+    if begun is not None:
+        _require_form(store, begun, bandit)
+        before = begun.time
     while True:
-        decisions.take(bandit, seq)
+        decisions.take(bandit, seq, before)
         if seq >= last:
             break
         found = store.following(seq, min(CHUNK, last - seq))
@@ -98,12 +105,14 @@ def verified(store: Store, replica: Replica, live: AnyBandit, last: int) -> Veri
             with store.reading():
                 store.require_signatures(seq, len(found))
         for entry, taken in found:
-            decisions.take(bandit, seq)
-            if not before - _CLOCK <= entry.time < np.inf:
-                text = f"entry {entry.seq} is {before - entry.time:.0f} s before the one that precedes it"
+            decisions.take(bandit, seq, before)
+            least = before if taken is None else max(before, taken.time)
+            if not least - _CLOCK <= entry.time < np.inf:
+                text = f"entry {entry.seq} is {least - entry.time:.0f} s before what precedes it"
                 raise store.damaged(text, code="time-differs", event=entry.seq)
             before = max(before, entry.time)
             replica.apply(bandit, entry, taken)
+            _require_form(store, entry, bandit)
             seq = entry.seq
             if seq in snapshots:
                 _require_state(store, f"snapshot {seq}", replica.snapshot(seq), bandit, seq)
@@ -122,9 +131,10 @@ class _Decisions:
         self._store, self._replica, self._numbers = store, replica, numbers
         self._next: list[Taken] = []
         self.count, self._given = 0, 0
+        self._clocks: dict[int, float] = {}  # latest time of each stream
 
-    def take(self, bandit: AnyBandit, seq: int) -> None:
-        """Take the decisions of the state after entry ``seq`` again; raise unless they are as recorded."""
+    def take(self, bandit: AnyBandit, seq: int, since: float) -> None:
+        """Take the decisions of the state after entry ``seq``, of time ``since``, again; raise unless as recorded."""
         while True:
             if not self._next and self._numbers:
                 some, self._numbers = self._numbers[:CHUNK], self._numbers[CHUNK:]
@@ -134,7 +144,13 @@ class _Decisions:
                         _require_note(self._store, taken)
             if not self._next or self._next[-1].seq != seq:
                 return
-            self._repeat(bandit, self._next.pop())
+            taken = self._next.pop()
+            least = max(since, self._clocks.get(taken.stream, -np.inf))
+            if not least - _CLOCK <= taken.time < np.inf:
+                text = f"decision {taken.id} is {least - taken.time:.0f} s before what precedes it"
+                raise self._store.damaged(text, code="time-differs", event=taken.number, id=taken.id)
+            self._clocks[taken.stream] = max(taken.time, self._clocks.get(taken.stream, -np.inf))
+            self._repeat(bandit, taken)
 
     def _repeat(self, bandit: AnyBandit, taken: Taken) -> None:
         try:
@@ -167,10 +183,28 @@ def _require_note(store: Store, taken: Taken) -> None:
         fault = "its note is missing"
     elif note[0] is None:
         fault = "" if note[1] is not None else "its note is empty"
+    elif note[1] is not None or not isinstance(note[0], str):
+        fault = "its note is there and was erased, or is no text"
     elif hashlib.sha256(note[0].encode()).digest() != taken.note:
         fault = "its note was changed"
     if fault:
         raise store.damaged(f"decision {taken.id}: {fault}", code="note-differs", event=taken.number, id=taken.id)
+
+
+def _require_form(store: Store, entry: Entry, bandit: AnyBandit) -> None:
+    """Raise unless an entry has the fields of its kind, and names the arms that there are after it."""
+    about = None not in (entry.stream, entry.number, entry.place, entry.reward)
+    none = entry.stream is entry.number is entry.place is entry.reward is None
+    known = getattr(bandit, "arms", [])
+    if not (about if entry.kind == "reward" else none) or (entry.kind == "start") != (entry.seq == 0):
+        fault = f"a {entry.kind!r} cannot have its fields"
+    elif entry.arms is not None and entry.arms != json.dumps(known):
+        fault = "its arms are not those that there were"
+    elif entry.arms is None and entry.kind not in ("reward", "erase"):
+        fault = "it does not say which arms there were"
+    else:
+        return
+    raise store.damaged(f"entry {entry.seq} is damaged: {fault}", event=entry.seq)
 
 
 def _require_state(store: Store, what: str, one: AnyBandit, replayed: AnyBandit, seq: int) -> None:

@@ -22,6 +22,7 @@ from .export import Row, table_of, write_rows
 from .reading import decision_rows
 from .replica import Lag, Replica
 from .store import Job, Taken, id_of, place_of
+from .turns import positions
 
 if TYPE_CHECKING:
     import pandas
@@ -193,6 +194,33 @@ class JournalRecord(StoredBandit):
             return taken, replica.codec.read(taken)
         except (TypeError, ValueError, RecursionError, AttributeError) as error:
             raise replica.broken(f"decision {id}", error, event=taken.number) from error
+
+    def knows(self, id: str) -> bool:
+        """Return whether a decision is in the record.
+
+        Parameters
+        ----------
+        id : str
+            Id of the decision, or of a position on its slate.
+
+        Returns
+        -------
+        bool
+            False if there is no such decision, or it was dropped.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import prudent as pr
+        >>> with tempfile.TemporaryDirectory() as folder, pr.Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
+        ...     live.knows(live.select([1.0]).id), live.knows("1-0000000000000000")
+        (True, False)
+        """
+        place = place_of(instance_of(id, "id", str))
+        self._require_open()
+        self._writer.flush()
+        taken = None if place is None else self._store.decision(*place[:2])
+        return taken is not None and place is not None and place[2] < positions(taken)
 
     def as_of(self, when: str | datetime | float) -> AnyBandit:
         """Return the bandit as it was: the state from which a decision was taken, or that of a time.

@@ -314,6 +314,8 @@ def _read(costs: Any, at_most: Any, problem: PlanningProblem) -> tuple[list[Any]
     """Return names of costs, costs [S, A] and their bounds."""
     if not isinstance(costs, Mapping) or not isinstance(at_most, Mapping) or set(costs) != set(at_most) or not costs:
         message = "costs and at_most are mappings with the same names: costs={'stops': array}, at_most={'stops': 2.0}"
+        if isinstance(costs, Mapping) and isinstance(at_most, Mapping):
+            message += f"; got {sorted(map(repr, costs))} and {sorted(map(repr, at_most))}"
         raise ParameterError(message, code="wrong-type", argument="at_most" if costs else "costs")
     shape, arrays, bounds = problem.model.admissible.shape, [], []
     for name in costs:

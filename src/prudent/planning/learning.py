@@ -502,9 +502,9 @@ def _forward(
             digits = codes.weights.size - 1
             most = codes.n_states * math.comb(steps - 1 + digits, digits)
             size = most * width * float(pairs.mean()) * ENTRY_BYTES / 1e9
-            later = f", time {later_time:,} alone at least {math.ceil(fewest):,}" if to_come else ""
+            alone = f", time {later_time:,} alone at least {math.ceil(fewest):,}" if to_come else ""
             message = (
-                f"horizon {steps:,} is too long for an exact plan: it has {nodes:,} nodes up to time {time:,}{later}, "
+                f"horizon {steps:,} is too long for an exact plan: it has {nodes:,} nodes up to time {time:,}{alone}, "
                 f"and up to {most:.2g} at the last time, which take about {size:.2g} GB; "
                 "shorten the horizon, let pairs share sources, or give draws, e.g. draws=200, for a plan with bounds"
             )

@@ -23,7 +23,7 @@ every other row holds; ``docs/mathematics/ignorance-and-luck.md`` has the proofs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,7 @@ from .set_rows import sort_by
 NEARBY = 8.0 * EPS  # of a quantile of a Beta law; near 1 a density can be so steep that a rounding moves a mass of 0.1
 SMALLEST_GAP = 1e-12  # between outcomes, of the range: nearer ones are that far apart
 LEAST_COUNT = 0.1  # of three outcomes: the rule of integration reaches no further
+CONCENTRATED = 1e14  # counts of a row: beyond, laws are narrower than incomplete Beta functions are wrong
 BATCHES = 10  # of draws, whose differences say how much a sampled value depends on the draws
 
 
@@ -98,6 +99,12 @@ def mean_weights(counts: FloatArray, tail: float) -> FloatArray:
     rest = np.concatenate((rest[:, 1:], np.zeros((len(counts), 1))), axis=1)
     within = expected_least(after, rest, tail)
     return np.diff(np.minimum(np.maximum.accumulate(within, axis=1), tail), axis=1, prepend=0.0) / tail
+
+
+def certain_weights(counts: FloatArray, tail: float) -> FloatArray:
+    """Return weights [P, K] of sorted outcomes in their lowest share, for probabilities in proportion to ``counts``."""
+    after = np.cumsum(counts / counts.sum(axis=1, keepdims=True), axis=1)
+    return np.diff(np.minimum(after, tail), axis=1, prepend=0.0) / tail
 
 
 def worse_share(first: FloatArray, rest: FloatArray, luck: Luck, form: ExactForm) -> tuple[FloatArray, FloatArray]:
@@ -154,7 +161,8 @@ class LuckRows(OutcomeRows):
         self.counts, self.form, self.luck = self.entries.pack(counts), form, luck
         self.is_mean = bool((form.levels == 0.0).all())
         # of incomplete Beta functions, which masses of a tail are divided by; a test measures it
-        total = float(counts.sum(axis=1).max())
+        totals = counts.sum(axis=1)
+        total = float(totals[totals <= CONCENTRATED].max(initial=0.0))
         self._beta_error = (
             4.0 * (1e-14 + 4.0 * EPS * np.sqrt(total)) / (1.0 if self.is_mean else float(luck.tail.min()))
         )
@@ -174,21 +182,52 @@ class LuckRows(OutcomeRows):
         slots = np.repeat(self.entries.begin[self.entries.source[pairs]] - starts[:-1], np.diff(starts))
         psi[held] = self.counts[slots + np.arange(entries.size)]
         possible = psi > 0.0
-        weights = np.zeros(shape)
-        if self.is_mean:
-            for tail, sign, own in zip(self.luck.tail, self.luck.sign, self.luck.weight, strict=True):
-                order = np.argsort(np.where(possible, sign * y, np.inf), axis=1, kind="stable")
-                found = mean_weights(np.take_along_axis(psi, order, axis=1), float(tail))
-                back = np.empty_like(found)
-                np.put_along_axis(back, order, found, axis=1)
-                weights += own * back
-        else:
-            many = possible.sum(axis=1) > 2
-            for some, kind in ((np.flatnonzero(~many), self._two), (np.flatnonzero(many), self._three)):
-                if some.size:
-                    weights[some] = kind(y[some], psi[some])
+        weights, total, number = np.zeros(shape), psi.sum(axis=1), possible.sum(axis=1)
+        known = total > CONCENTRATED
+        if known.any():
+            self._doubt = max(self._doubt, self._spread(float(total[known].min())))
+        kinds = (
+            (known, self._certain),
+            (~known & self.is_mean, self._mean),
+            (~known & (not self.is_mean) & (number <= 2), self._two),
+            (~known & (not self.is_mean) & (number > 2), self._three),
+        )
+        for some, kind in kinds:
+            if some.any():
+                weights[some] = kind(y[some], psi[some])
         weights[~possible] = 0.0
         return weights, y, held, size
+
+    def _spread(self, total: float) -> float:
+        """Return by how much of the range rows with ``total`` counts differ from those of the posterior mean.
+
+        The sd of C is at most 1 / (2 sqrt(total)), and the mean of abs(C - E C) over a share s of the posterior at most
+        that over sqrt(s). A risk of the lowest share t of outcomes changes by at most 1 / t of it.
+        """
+        tails, _ = tails_of(self.form.levels, False)
+        share = float((abs(self.form.weights) / np.sqrt(tails)).sum())
+        return 0.5 / np.sqrt(total) * share * float((self.luck.weight / self.luck.tail).sum())
+
+    def _certain(self, y: FloatArray, psi: FloatArray) -> FloatArray:
+        """Return weights of rows whose probabilities are as good as known."""
+        return self._sorted(y, psi, certain_weights)
+
+    def _mean(self, y: FloatArray, psi: FloatArray) -> FloatArray:
+        """Return weights of rows for the mean over the posterior."""
+        return self._sorted(y, psi, mean_weights)
+
+    def _sorted(
+        self, y: FloatArray, psi: FloatArray, weights_of: Callable[[FloatArray, float], FloatArray]
+    ) -> FloatArray:
+        """Return weights of rows, given those of outcomes that are sorted from worst to best."""
+        weights = np.zeros(y.shape)
+        for tail, sign, own in zip(self.luck.tail, self.luck.sign, self.luck.weight, strict=True):
+            order = np.argsort(np.where(psi > 0.0, sign * y, np.inf), axis=1, kind="stable")
+            found = weights_of(np.take_along_axis(psi, order, axis=1), float(tail))
+            back = np.empty_like(found)
+            np.put_along_axis(back, order, found, axis=1)
+            weights += own * back
+        return weights
 
     def _two(self, y: FloatArray, psi: FloatArray) -> FloatArray:
         """Return weights of rows with at most two possible outcomes."""

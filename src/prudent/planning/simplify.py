@@ -22,7 +22,7 @@ import numpy as np
 
 from .._numerics.compile import default_threads
 from .._support.checks import generator, one_of, whole_number
-from ..display.words import plural
+from ..display.words import plural, visible
 from ..errors import ParameterError
 from ..types import FloatArray, IntArray, Label, RngLike, StartLike
 from .base import PlanningProblem
@@ -245,7 +245,7 @@ class Simplified:
         for each in self.lists[:-1]:
             count = len(each.rules)
             lines.append(f"With {count} rule{'s' * (count > 1)}: loses {each.mean_loss:.3g}.")
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
 
 def simplify_policy(

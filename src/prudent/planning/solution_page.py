@@ -73,7 +73,10 @@ class Reported:
         text = solution.to_json()
         record = json.loads(text)
         facts = [f"all values in {unit}"] if unit else []
-        if "discount" in record:
+        if solution.bias is not None:
+            timed = getattr(getattr(solution.problem, "model", None), "duration", None) is not None
+            facts.append(f"average reward of {'a unit of time' if timed else 'a step'}")
+        elif "discount" in record:
             facts.append(f"discount {record['discount']:g}")
         facts += [record["risk"]] if "risk" in record else []
         facts += [plural(len(solution.states), "state"), plural(len(solution.actions), "action")]

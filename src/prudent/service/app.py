@@ -262,11 +262,16 @@ class Service:
 
     async def explain(self, request: Request) -> Any:
         """Explain a decision."""
-        slot = self.slots.find(request.path_params["slot"])
-        journal, id = await asyncio.to_thread(slot.decider.locate, request.path_params["id"])
-        why = await asyncio.to_thread(journal.explain, id)
+        slot, id = self.slots.find(request.path_params["slot"]), request.path_params["id"]
+        try:
+            why = await asyncio.to_thread(slot.decider.explain, id)
+        except ParameterError as error:
+            if error.code != "unknown-decision":
+                raise
+            text = f"slot {slot.row.name!r} has no decision {id[:60]!r}: it was dropped, or is of another slot"
+            raise ServiceError(text, code="unknown-decision", argument="id", value=id[:60]) from None
         table = await asyncio.to_thread(lambda: why.arms_to_pandas().reset_index())
-        return {"id": request.path_params["id"], "text": str(why), "arms": json.loads(table.to_json(orient="records"))}
+        return {"id": id, "text": str(why), "arms": json.loads(table.to_json(orient="records"))}
 
     async def check(self, request: Request) -> Any:
         """Return the findings of check."""
@@ -287,8 +292,8 @@ class Service:
         return await asyncio.to_thread(summary, journal, hours)
 
     async def export(self, request: Request) -> Any:
-        """Return all decisions as JSON lines."""
-        journal = self.slots.find(request.path_params["slot"]).journal
+        """Return all decisions as JSON lines, also those of the parts of an experiment and of earlier champions."""
+        decider = self.slots.find(request.path_params["slot"]).decider
         text = request.query_params.get("since")
         try:
             since = None if text is None else float(text)
@@ -296,7 +301,7 @@ class Service:
             raise ParameterError(
                 f"since must be seconds since 1970, got {text!r:.50}", code="since", argument="since"
             ) from None
-        rows: Any = journal.rows(since=since, damaged="skip")
+        rows: Any = decider.rows(since)
 
         def some() -> bytes:
             with warnings.catch_warnings():
@@ -324,6 +329,7 @@ class Service:
         """Say whether decisions can be taken: kernels compiled, replicas caught up, store writable."""
         if self.ready is not None:
             raise self.ready
+        self.keys.look()
         if self.slots.failing():
             raise ServiceError("the store of a slot is away", code="store-away")
         return {"status": "ready", "slots": len(self.slots.open), "keys": self.keys.failure or "ok"}
@@ -419,6 +425,8 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or begin and end the life of the server."""
+        if scope["type"] == "http" and scope["path"][:1] != "/":  # as of OPTIONS *
+            scope["path"] = f"/{scope['path']}"
         if scope["type"] == "http" and scope["method"] == "POST":
             parts = scope["path"].split("/")
             if len(parts) == 5 and parts[3] and parts[1] == "v1" and parts[2] == "slots":

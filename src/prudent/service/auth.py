@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import logging
 import os
 import time
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ from ..errors import ParameterError
 from ..types import PathLike
 from .problems import ServiceError
 
+_LOG = logging.getLogger("prudent.serve")
 ROLES = ("read", "decide", "reward", "admin")
 _LOOK = 1.0  # seconds between looks at the file
 
@@ -75,22 +78,34 @@ class Keys:
         try:
             stamp = self._stamp_of()
             self._known, self._stamp, self.failure = read_keys(self._path), stamp, None
+            _LOG.warning(json.dumps({"time": round(time.time(), 3), "keys": "read", "count": len(self._known)}))
         except (OSError, ParameterError) as error:
-            self.failure = str(error)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Keep the old keys, and say why, once."""
+        if self.failure != str(error):
+            _LOG.error(json.dumps({"time": round(time.time(), 3), "keys": "kept", "error": str(error)[:500]}))
+        self.failure = str(error)
+
+    def look(self) -> None:
+        """Read the file again if it has changed, at most once a second."""
+        now = time.monotonic()
+        if self._path is None or now - self._looked <= _LOOK:
+            return
+        self._looked = now
+        try:
+            if self._stamp_of() != self._stamp:
+                self.reload()
+        except OSError as error:
+            self._fail(error)
 
     def caller(self, header: bytes | None, role: str) -> Caller:
         """Return who sent a request with this header; raise unless the key has the role."""
         if self._path is None:
             caller = Caller("anybody", frozenset(ROLES))
         else:
-            now = time.monotonic()
-            if now - self._looked > _LOOK:
-                self._looked = now
-                try:
-                    if self._stamp_of() != self._stamp:
-                        self.reload()
-                except OSError as error:
-                    self.failure = str(error)
+            self.look()
             caller = self._found(header)
         if role not in caller.roles and "admin" not in caller.roles:
             text = f"this key has the role {', '.join(sorted(caller.roles))}; the request needs {role}"

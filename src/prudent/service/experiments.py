@@ -31,7 +31,8 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -39,9 +40,9 @@ import msgspec
 
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Decision
+from ..bandits.explain import Explanation
 from ..errors import DataError, ParameterError, PrudentError
-from ..journal import Journal
-from ..journal.store import place_of
+from ..journal import Journal, Lag
 from .experiment_specs import CHALLENGER, CHAMPION, HOLDOUT, ExperimentSpec, ExperimentState
 from .experiment_statistics import statistics
 from .experiment_store import Change, ExperimentStore
@@ -101,6 +102,12 @@ class Experiment:
     def version(self) -> int:
         """Number of the last change; 0 if there was none."""
         return 0 if self._change is None else self._change.number
+
+    @property
+    def divided(self) -> bool:
+        """Whether several bandits decide or look on, which must have the same arms and features."""
+        state = self._current()
+        return state is not None and not state.ended
 
     @property
     def champion(self) -> Journal:
@@ -271,7 +278,8 @@ class Experiment:
             name = earlier[-1]
         else:
             with self._lock:
-                name = self._made(_bandit_of(self._champion.as_of(to)))
+                then = self._found(to, Journal.as_of) if isinstance(to, str) else self._champion.as_of(to)
+                name = self._made(_bandit_of(then))
         retired = [one for one in state.retired if one != name]
         ended = state.status if state.ended else "stopped"
         new = msgspec.structs.replace(state, status=ended, champion=name, retired=[*retired, state.champion])
@@ -314,6 +322,10 @@ class Experiment:
             if unit is None or isinstance(unit, dict | list):
                 text = f"note must have {state.spec.unit!r}, by which the experiment of this slot divides traffic"
                 found[i] = DataError(text, code="missing-unit", argument="note", expected=state.spec.unit)
+                continue
+            if "experiment" in request["note"]:
+                text = "note has 'experiment', which the experiment of this slot writes itself: use another name"
+                found[i] = DataError(text, code="reserved-name", argument="note", value="experiment")
                 continue
             part = self.part_of(unit)
             by_part.setdefault(part, []).append((i, self._asked(state, part, unit, request)))
@@ -391,7 +403,9 @@ class Experiment:
         if not low <= value <= high:
             text = f"reward is {value}, outside the range {(low, high)} of the metric {metric!r}"
             return DataError(text, code="value-range", argument="reward", value=value)
-        if place_of(id.rpartition(_MARK)[2]) is None:
+        part, mark, rest = id.partition(_MARK)
+        own = rest if mark else id
+        if not any(journal.knows(own) for journal in self._rewarded_by(state, part if mark else CHAMPION)):
             return "unknown"
         return "ok" if self._store.report(self._slot, id, metric, value) else "duplicate"
 
@@ -418,11 +432,41 @@ class Experiment:
     def _rows(self, journal: Journal, state: ExperimentState) -> list[dict[str, Any]]:
         return [row for row in journal.rows(since=state.started, damaged="skip") if "experiment" in (row["note"] or {})]
 
-    def locate(self, id: str) -> tuple[Journal, str]:
-        """Return the journal that has taken a decision, and the id that it has there."""
-        state, (part, mark, rest) = self._required(), id.partition(_MARK)
-        known = mark and part in state.journals
-        return (self._journals[state.journals[part]], rest) if known else (self._champion, rest if mark else id)
+    def _found(self, id: str, ask: Callable[[Journal, str], Any]) -> Any:
+        """Return what ``ask`` gives with the journal that has taken a decision and the id that it has there."""
+        part, mark, rest = id.partition(_MARK)
+        for journal in self._rewarded_by(self._current(), part if mark else CHAMPION):
+            try:
+                return ask(journal, rest if mark else id)
+            except ParameterError as error:
+                if error.code != "unknown-decision":
+                    raise
+        text = f"id is {id[:60]!r}, and slot {self._slot!r} has no such decision: it was dropped, or is of another slot"
+        raise ParameterError(text, code="unknown-decision", argument="id", value=id[:60])
+
+    def explain(self, id: str) -> Explanation:
+        """Return why a decision was taken, whichever part and champion has; raise if there is none with this id."""
+        why: Explanation = self._found(id, lambda journal, own: journal.explain(own))
+        return why
+
+    def rows(self, since: float | None) -> Iterator[dict[str, Any]]:
+        """Iterate over the decisions of all parts and of earlier champions, with the ids that callers were given."""
+        state = self._current()
+        names = [] if state is None else [*state.retired, state.champion, *state.journals.values()]
+        for journal in [self._journals[name] for name in dict.fromkeys(names)] or [self._champion]:
+            for row in journal.rows(since=since, damaged="skip"):
+                about = (row["note"] or {}).get("experiment")
+                part = about.get("part") if isinstance(about, dict) else None
+                yield row | {"id": f"{part}{_MARK}{row['id']}"} if part in (CHALLENGER, HOLDOUT) else row
+
+    def catch_up(self) -> Lag:
+        """Learn what is new and close windows that have ended, in all parts; return how far the champion is behind."""
+        with self._lock:
+            others = [journal for journal in self._journals.values() if journal is not self._champion]
+        for journal in others:
+            with suppress(PrudentError):  # requests for it say so; the slot goes on without it
+                journal.catch_up()
+        return self._champion.catch_up()
 
     def act(self, who: str = "rule") -> dict[str, Any]:
         """Look, and do what the rules recommend; return what was seen, with ``done``."""

@@ -27,6 +27,7 @@ _STATUS_OF_CODE = {
     "body-too-large": 413,
     "rate-exceeded": 429,
     "not-json": 400,
+    "not-http": 400,
     "wrong-host": 403,
     "overloaded": 503,
     "catching-up": 503,
@@ -34,7 +35,7 @@ _STATUS_OF_CODE = {
     "stopping": 503,
 }
 _TITLES = {
-    400: "Not JSON",
+    400: "Cannot be read",
     401: "Key missing or unknown",
     403: "Not allowed with this key",
     404: "Not found",

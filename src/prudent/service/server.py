@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
+import secrets
 import signal
 import socket
 import sys
@@ -12,6 +13,7 @@ import time
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .._support.checks import one_of, positive
 from .._support.toml import read_toml
@@ -19,6 +21,7 @@ from ..errors import ParameterError
 from ..types import PathLike
 from .app import Limits, application
 from .auth import Keys
+from .problems import ServiceError, problem_bytes
 from .registry import Registry
 from .slots import Slots
 
@@ -54,9 +57,24 @@ def serve(
         signal.signal(signal.SIGHUP, lambda *_: known.reload())
     sys.setswitchinterval(_SWITCH)
     options: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "date_header": False}
-    options |= {"proxy_headers": False}
+    options |= {"proxy_headers": False, "http": _Protocol}
     config = uvicorn.Config(app, host, port, lifespan="on", timeout_graceful_shutdown=10, backlog=1024, **options)
     _Server(config).run()
+
+
+class _Protocol(HttpToolsProtocol):
+    """The protocol of a connection; what is no HTTP is answered as a problem."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what cannot be read as a request, and close the connection."""
+        name = secrets.token_hex(8)
+        status, body = problem_bytes(ServiceError("this is not a request of HTTP/1.1", code="not-http"), name)
+        head = f"HTTP/1.1 {status} Bad Request\r\nx-request-id: {name}\r\ncontent-type: application/problem+json\r\n"
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        line = {"time": round(time.time(), 3), "request": name, "status": status, "code": "not-http"}
+        _LOG.info(json.dumps(line))
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -123,3 +141,19 @@ def _log_to_stderr(level: str) -> None:
     logger = logging.getLogger("prudent.serve")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(level.upper())
+    below = logging.StreamHandler(sys.stderr)
+    below.setFormatter(_Lines())
+    logging.captureWarnings(True)
+    for name in ("uvicorn.error", "psycopg", "py.warnings"):
+        other = logging.getLogger(name)
+        other.handlers, other.propagate = [below], False
+        other.setLevel(max(logging.WARNING, logger.level))
+
+
+class _Lines(logging.Formatter):
+    """What the HTTP server, the driver of the database and warnings say, as lines of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a line."""
+        told = {"time": round(record.created, 3), "from": record.name, "said": record.getMessage()[:500]}
+        return json.dumps(told | ({"error": self.formatException(record.exc_info)} if record.exc_info else {}))

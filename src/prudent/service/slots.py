@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
@@ -16,8 +16,9 @@ import msgspec
 
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Decision
+from ..bandits.explain import Explanation
 from ..errors import DataError, JournalError, PrudentError, StateFileError
-from ..journal import Journal
+from ..journal import Journal, Lag
 from .bodies import SlotSpec, checked_slot
 from .experiment_slots import Experiments
 from .problems import ServiceError
@@ -43,8 +44,21 @@ class Decider(Protocol):
         """Return the status of each reward, or its error."""
         ...
 
-    def locate(self, id: str) -> tuple[Journal, str]:
-        """Return the journal that has taken a decision, and the id that it has there."""
+    def explain(self, id: str) -> Explanation:
+        """Return why a decision was taken; raise if there is none with this id."""
+        ...
+
+    def rows(self, since: float | None) -> Iterator[dict[str, Any]]:
+        """Iterate over all decisions with their rewards; damaged ones are left out with a warning."""
+        ...
+
+    def catch_up(self) -> Lag:
+        """Learn what is new and close windows that have ended; return how far the champion is behind."""
+        ...
+
+    @property
+    def divided(self) -> bool:
+        """Whether several bandits decide, which must have the same arms and features."""
         ...
 
 
@@ -74,9 +88,22 @@ class JournalDecider:
                 found[i] = status
         return found
 
-    def locate(self, id: str) -> tuple[Journal, str]:
-        """Return the journal that has taken a decision, and the id that it has there."""
-        return self._journal, id
+    def explain(self, id: str) -> Explanation:
+        """Return why a decision was taken; raise if there is none with this id."""
+        return self._journal.explain(id)
+
+    def rows(self, since: float | None) -> Iterator[dict[str, Any]]:
+        """Iterate over all decisions with their rewards; damaged ones are left out with a warning."""
+        return self._journal.rows(since=since, damaged="skip")
+
+    def catch_up(self) -> Lag:
+        """Learn what is new and close windows that have ended; return how far the journal is behind."""
+        return self._journal.catch_up()
+
+    @property
+    def divided(self) -> bool:
+        """Whether several bandits decide, which must have the same arms and features."""
+        return False
 
 
 class Waiting(NamedTuple):
@@ -334,7 +361,11 @@ class Slots:
         free = ("arms", "fallback", "features") if named else ("arms", "fallback")
         for name in SlotSpec.__struct_fields__:
             if name not in free and getattr(old, name) != getattr(spec, name):
-                text = f"slot {row.name!r} exists with another {name}; only {' and '.join(free)} can be changed"
+                text = f"slot {row.name!r} was made with another {name}; only {', '.join(free)} can be changed"
+                raise ServiceError(text, code="slot-exists", slot=row.name, argument=name)
+        for name in ("features", "arms"):
+            if getattr(old, name) != getattr(spec, name) and self.find(row.name).decider.divided:
+                text = f"slot {row.name!r} has an experiment: its {name} can be changed before and after it"
                 raise ServiceError(text, code="slot-exists", slot=row.name, argument=name)
         if isinstance(spec.features, list) and old.features != spec.features:
             self._migrate(self.find(row.name), spec)
@@ -350,9 +381,6 @@ class Slots:
 
     def _migrate(self, slot: Slot, spec: SlotSpec) -> None:
         """Give the bandit of a slot the named features of a new spec."""
-        if not isinstance(slot.decider, JournalDecider):  # its challenger would keep the old ones
-            text = f"slot {slot.row.name!r} has an experiment: its features can be changed before and after it"
-            raise ServiceError(text, code="slot-exists", slot=slot.row.name, argument="features")
         known = slot.journal.bandit.features or ()
         features = [*known, *(name for name in spec.features or () if name not in known)]
         msgspec.structs.replace(spec, features=features).bandit(self._most_arms)  # raises if they are too many
@@ -392,7 +420,7 @@ class Slots:
         for error in list(self.failures.values()):
             raise error
         for name, slot in list(self.open.items()):
-            lag = slot.journal.catch_up()
+            lag = slot.decider.catch_up()
             slot.failing = None
             if lag.entries > _BEHIND:
                 text = f"slot {name!r} is {lag.entries} entries behind the log"

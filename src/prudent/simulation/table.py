@@ -11,7 +11,7 @@ import numpy as np
 from .._support.checks import FloatArray, one_of, open_probability
 from .._support.intervals import student_factor
 from .._support.output import table_text
-from ..display.words import plus_minus
+from ..display.words import plus_minus, visible
 from ..errors import DataError, ParameterError
 from ..types import PathLike
 
@@ -106,7 +106,8 @@ class RegretTable:
         return self.frame.copy()
 
     def __repr__(self) -> str:
-        return f"RegretTable({self.metric}, intervals at {self.confidence:.4g})\n{self.frame.to_string(index=False)}"
+        table = visible(self.frame.to_string(index=False))
+        return f"RegretTable({self.metric}, intervals at {self.confidence:.4g})\n{table}"
 
 
 def regret_table(

@@ -32,7 +32,6 @@ _NODES, _WEIGHTS = legendre.leggauss(_SIZE)
 _FIT = np.linalg.inv(legendre.legvander(_NODES, _SIZE - 1))
 _SUMS = np.array([legendre.legint(np.eye(_SIZE)[i], lbnd=-1) for i in range(_SIZE)])
 _INTEGRALS = np.ascontiguousarray((legendre.legvander(_NODES, _SIZE) @ _SUMS.T @ _FIT).T)
-PANELS = (_NODES, _WEIGHTS, _INTEGRALS)
 _DROP = 42.0  # in the logarithm, below which a density is negligible: e^-42 is 6e-19
 FARTHEST = 700.0  # log odds beyond which no arm has a chance of 1e-15
 _LENGTH = 2.5  # of a panel, in local standard deviations
@@ -95,15 +94,15 @@ def _first(counts: FloatArray, drop: float) -> float:
 
 
 @lean
-def _integrate(integrals: FloatArray, values: FloatArray, parts: FloatArray) -> None:
+def _integrate(values: FloatArray, parts: FloatArray) -> None:
     """Write the integrals from -1 to each node of the polynomial with ``values`` at the nodes."""
     for j in range(_SIZE):
         parts[j] = 0.0
     for h in range(0, _SIZE, 4):  # four at a time: ``parts`` is read and written a quarter as often
         p, q, r, s = values[h], values[h + 1], values[h + 2], values[h + 3]
         for j in range(_SIZE):
-            first, second = integrals[h, j] * p + integrals[h + 1, j] * q, integrals[h + 2, j] * r
-            parts[j] += first + (second + integrals[h + 3, j] * s)
+            first, second = _INTEGRALS[h, j] * p + _INTEGRALS[h + 1, j] * q, _INTEGRALS[h + 2, j] * r
+            parts[j] += first + (second + _INTEGRALS[h + 3, j] * s)
 
 
 @lean
@@ -120,9 +119,6 @@ def highest_chances(
     n: int,
     place: int,
     log_order: float,
-    nodes: FloatArray,
-    weights: FloatArray,
-    integrals: FloatArray,
     only: int,
     chances: FloatArray,
 ) -> None:
@@ -131,7 +127,7 @@ def highest_chances(
     A score is the ``place``-th lowest of ``n`` draws in log odds; ``counts`` [3,k] are successes, failures and
     ``log_peak``, ``log_order`` is the logarithm of B(place, n - place + 1).
     """
-    k, size = counts.shape[1], nodes.shape[0]
+    k, size = counts.shape[1], _SIZE
     a, b, peak = counts[0], counts[1], counts[2]
     before, top, base = np.empty(k), np.empty(k), np.empty(k)
     t = _first(counts, _DROP + k * math.log(float(n)))
@@ -173,7 +169,7 @@ def highest_chances(
         centre = t + half
         share = expit(-abs(centre))
         for j in range(size):
-            shift[j] = half * nodes[j]
+            shift[j] = half * _NODES[j]
             grown[j] = _rise(centre, share, shift[j])
         for m in range(left):
             i = there[m]
@@ -181,7 +177,7 @@ def highest_chances(
             base[i] += a[i] * step - both * risen
             for j in range(size):
                 values[j] = math.exp(base[i] + a[i] * shift[j] - both * grown[j])
-            _integrate(integrals, values, parts)
+            _integrate(values, parts)
             for j in range(size):
                 below = min(max(before[i] + half * parts[j], 0.0), 1.0)
                 density[i, j], score[i, j] = values[j], below
@@ -189,9 +185,9 @@ def highest_chances(
                     # the density of an order statistic; its cdf is summed as the chance of at least ``place`` draws
                     density[i, j] *= order * below ** (place - 1) * (1.0 - below) ** (n - place)
                     score[i, j] = _at_least(below, n, place)
-            before[i] += half * (_dot(weights[:8], values[:8]) + _dot(weights[8:], values[8:]))
+            before[i] += half * (_dot(_WEIGHTS[:8], values[:8]) + _dot(_WEIGHTS[8:], values[8:]))
         for j in range(size):
-            product[j] = half * weights[j]
+            product[j] = half * _WEIGHTS[j]
         if only >= 0:
             for m in range(left):
                 factors = density[only] if there[m] == only else score[there[m]]

@@ -24,7 +24,7 @@ from numpy.polynomial.legendre import leggauss
 from ..._support.checks import BoolArray, FloatArray, IntArray, refuse
 from ...errors import ParameterError
 from ...risk import ModifiedCVaR, sample_size
-from ..kernels.highest import FARTHEST, PANELS, highest_chances, peaks, scores_of
+from ..kernels.highest import FARTHEST, highest_chances, peaks, scores_of
 from .base import Law
 
 _LEAST_COUNT = 0.05  # below it scores leave the range of numbers
@@ -127,7 +127,7 @@ class BetaLaw(Law):
     def _integrated(self, only: int) -> FloatArray:
         """Return the chance [k] of every arm, or that of one arm at its place, by panels of log odds."""
         chances = np.empty(self.successes.size)
-        highest_chances(self.counts, self.n, self.place, self._log_order, *PANELS, only, chances)
+        highest_chances(self.counts, self.n, self.place, self._log_order, only, chances)
         return chances
 
     def highest_by_cdfs(self) -> FloatArray:

@@ -22,7 +22,7 @@ import numpy as np
 from ..._support.output import write
 from ...types import FloatArray
 from ..style import COLOURS, PAPER, RC, Entry, css_variable, hex_of
-from ..words import shorten
+from ..words import shorten, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -171,7 +171,7 @@ def label(name: object, longest: int = 28) -> str:
     >>> label("costs $5")
     'costs \\\\$5'
     """
-    return shorten(name, longest).replace("$", r"\$")
+    return visible(shorten(name, longest)).replace("$", r"\$")
 
 
 def labels(names: Iterable[object], longest: int = 28) -> list[str]:

@@ -46,7 +46,7 @@ def draw(table: pandas.DataFrame, best: int, confidence: float) -> Figure:
         for i, row in enumerate(shown.itertuples())
     ]
     legend = (
-        Entry("promised by the model that chose it", "brps-0.5", mark="dot"),
+        Entry("promised by the model that chose it", "brps-0.9", mark="dot"),
         Entry(f"honest: by the other episodes, {percent(confidence)} interval", "law", mark="dot"),
         Entry("what the log did", "neutral", ":"),
     )
@@ -55,7 +55,7 @@ def draw(table: pandas.DataFrame, best: int, confidence: float) -> Figure:
         axes.axvline(done, color=hex_of("neutral"), linestyle=":")
         intervals(axes, *(shown[name].to_numpy() for name in ("honest", "low", "high")))
         places = np.arange(len(shown))
-        axes.plot(shown["promised"], places, "D", color=hex_of("brps-0.5"), markersize=5, linestyle="none")
+        axes.plot(shown["promised"], places, "o", color=hex_of("brps-0.9"), markersize=5, linestyle="none")
         row_axis(axes, names)
         axes.set_xlabel("discounted return from the start")
 

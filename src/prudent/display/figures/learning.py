@@ -35,6 +35,7 @@ def draw(shares: FloatArray, actions: Sequence[str]) -> Figure:
             below = top
         axes.set(xlabel="time (steps taken)", ylabel="probability of the action", ylim=(0.0, 1.0))
         axes.set_xlim(0, times[-1])
+        axes.xaxis.get_major_locator().set_params(integer=True)
 
     legend = tuple(Entry(label, colour, mark="dot") for label, colour in zip(labels, PALETTE, strict=False))
     panel = Panel("What the plan does, as the posterior predicts", stacked)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ..._support.output import table_text
 from ..figures.base import Figure
 from ..words import number, plural
 from .frame import Part, attachment, document, figure_html, folded, framed, paragraphs
@@ -71,7 +72,7 @@ def render(
     shown = _table(table, unit).html()
     rows = plural(len(table), "row")
     do = (f"<ol>{rules}</ol>" if rules else "") + (shown if len(table) <= OPEN_ROWS else folded(f"All {rows}", shown))
-    comma = table.to_csv(index=False)
+    comma = table_text(table)
     files = ""
     if len(comma) + len(text) <= LARGEST_FILES:
         links = (
@@ -109,10 +110,10 @@ def _table(table: pandas.DataFrame, unit: str) -> Table:
     ]
     ordered = [found.index("state"), *(i for i in range(len(found)) if found[i] != "state")]
     rows = [[row[i] for i in ordered] for row in rows]
-    caption = ("What to do" if left_out else "What to do, and what the next best action loses") + (
-        f", in {unit}" if unit else ""
-    )
-    return Table(caption, [COLUMNS[found[i]] for i in ordered], rows, "number tight")
+    caption = "What to do, and what the next best action loses" if "gap" in found else "What to do"
+    named_so = COLUMNS | ({"value": "average reward"} if "bias" in found else {})
+    heads = [named_so[found[i]] for i in ordered]
+    return Table(caption + (f", in {unit}" if unit else ""), heads, rows, "number tight")
 
 
 def _cell(value: Any) -> str:

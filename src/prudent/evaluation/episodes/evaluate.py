@@ -41,7 +41,10 @@ MARGINALS = ("step", "state")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NO_STATES = Reason("no-states", "it needs states: a column 'state', or a state map as states=")
 NOT_OF_STATES = Reason("not-of-states", "the policy depends on more than the state")
-NO_VALUES = Reason("no-values", "values need states, or a regressor of the columns: q_model=")
+NO_VALUES = Reason(
+    "no-values",
+    "values need states, a regressor of the columns (q_model=), or scikit-learn: pip install 'prudent[states]'",
+)
 NEVER_ENDS = Reason("never-ends", "under the policy the process need not end, and the discount is 1")
 TREES = {"n_estimators": 50, "min_samples_leaf": 5, "random_state": 0}
 
@@ -144,7 +147,7 @@ def evaluate_episodes(log: TableLike, policy: Any, options: Options) -> EpisodeE
     if read.n < 2:
         raise DataError("log has one episode, expected at least two", code="few-episodes", argument="log", value=read.n)
     read = read.with_actions([*actions_of(policy), *actions_of(chosen.logging_policy)])
-    target = read_target(policy, read)
+    target = read_target(policy, read, "target")
     features = None if chosen.features is None else items_of(chosen.features, "features")
     behaviour = read_behaviour(read, chosen.logging_policy, chosen.propensities, features)
     mine = target.rows[np.arange(read.row.size), read.action]

@@ -227,7 +227,7 @@ def read_episodes(
     if "propensity" in held:
         chance = held.numbers("propensity", where=~idle)
         good = idle | ((chance >= SMALLEST) & (chance <= 1.0 + 1e-9))
-        held.refuse(~good, "propensity", f"a probability of at least {SMALLEST:g}", "probability-range")
+        held.refuse(~good, "propensity", f"a probability from {SMALLEST:g} to 1", "probability-range")
         chance = np.minimum(chance[keep], 1.0)
     return EpisodeLog(
         episode=number[code[keep]],

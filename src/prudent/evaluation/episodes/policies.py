@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._support.checks import first_place, number_array, one_of
-from ...data.labels import Labels
+from ...data.labels import Labels, cell
 from ...data.policy import Policy
 from ...errors import DataError, ParameterError
 from ...types import BoolArray, FloatArray, HasPolicy, IntArray
@@ -215,17 +215,21 @@ def _of_function(function: Callable[[Any], Any], log: EpisodeLog, name: str) -> 
     except Exception as fault:  # a function of a single row
         result, wide, why = None, False, f"; of the whole table: {type(fault).__name__}: {fault}"
     if not wide:
-        rows = frame.to_dict("records")
+        found: list[Any] = []
         try:
-            found = [function(row) for row in rows]
+            found.extend(function(row) for row in frame.to_dict("records"))
         except Exception as fault:
-            message = f"{name} failed for a row of log ({type(fault).__name__}: {fault}{why})"
-            raise ParameterError(message, code="policy-failed", argument=name) from fault
+            row = int(log.row[len(found)])
+            message = (
+                f"{name} failed in log row {row} ({type(fault).__name__}: {fault}{why}); it gets a row as a dict, or "
+                f"the whole table, with the columns {list(frame.columns)}"
+            )
+            raise ParameterError(message, code="policy-failed", argument=name, row=row) from fault
         if all(isinstance(row, Mapping) for row in found):
             chances = np.zeros((size, log.by_action.size))
             for i, row in enumerate(found):
                 for action, chance in row.items():
-                    chances[i, _action(action, log, name)] = chance
+                    chances[i, _action(action, log, name, i)] = chance
             return chances
         result = found
     names = list(result.columns) if hasattr(result, "columns") else None
@@ -238,7 +242,8 @@ def _numbers(values: npt.NDArray[Any], names: list[Any] | None, log: EpisodeLog,
     if values.ndim == 1:
         found = log.by_action.find_all(values)
         if (found < 0).any():
-            _action(values[int(np.argmin(found))], log, name)
+            i = int(np.argmin(found))
+            _action(cell(values, i), log, name, i)
         return np.eye(size)[found]
     expected = len(names) if names is not None else size
     if values.ndim != 2 or values.shape[1] != expected:
@@ -253,11 +258,12 @@ def _numbers(values: npt.NDArray[Any], names: list[Any] | None, log: EpisodeLog,
     return chances
 
 
-def _action(action: Any, log: EpisodeLog, name: str) -> int:
-    """Return the index of an action."""
+def _action(action: Any, log: EpisodeLog, name: str, i: int | None = None) -> int:
+    """Return the index of an action, which the policy gives in the i-th row that is used."""
     found = log.by_action.find(action)
     if found < 0:
-        message = f"{name} has the action {action!r}, expected {log.by_action.expected()}"
+        where = "has the action" if i is None else f"in log row {int(log.row[i])} gives the action"
+        message = f"{name} {where} {action!r}, expected {log.by_action.expected()}"
         raise ParameterError(message, code="unknown-action", argument=name, value=action)
     return found
 

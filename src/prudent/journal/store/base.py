@@ -328,7 +328,7 @@ class Store(Connections):
         rows = self.fetch("SELECT seq, signature FROM entry ORDER BY seq DESC LIMIT 1")
         if not rows:
             raise self.damaged("it holds no entries")
-        return self._number(rows[0][0]), bytes(rows[0][1] or b"")
+        return self._number(rows[0][0]), self._seal(rows[0][1])
 
     def _flush(self, turn: Turn) -> None:
         """Write the entries of a turn."""
@@ -368,7 +368,7 @@ class Store(Connections):
         )
         before, last = b"" if after < 0 else None, -1  # None: the entry before was dropped, and its signature with it
         for row in rows:
-            found = bytes(row[-1] or b"")
+            found = self._seal(row[-1])
             if row[0] > after:
                 if before is not None and row[0] != last + 1:
                     text = f"entry {last + 1} is missing: it was dropped or deleted"
@@ -377,6 +377,12 @@ class Store(Connections):
                 expected = self.signed_content(self.checked(Entry, row), before or b"") if known else found
                 self._require_signature(found, expected, f"entry {row[0]}", event=row[0])
             before, last = found, row[0]
+
+    def _seal(self, signature: Any) -> bytes:
+        """Return a signature as it is in the store; nothing where there is none."""
+        if not isinstance(signature, bytes | memoryview | None):
+            raise self.damaged(f"a signature is {signature!r}"[:200])
+        return bytes(signature or b"")
 
     def _require_signature(self, found: bytes, expected: bytes | None, what: str, **fields: Any) -> None:
         if not found or expected is None or not hmac.compare_digest(found, expected):
@@ -389,15 +395,15 @@ class Store(Connections):
         Returns the ids of those before which others were dropped, so that their signatures cannot be checked.
         """
         unknown = []
-        for (stream,) in self.fetch("SELECT stream FROM stream ORDER BY stream"):
-            number, before, first = -1, b"", True
+        for (stream,) in self.fetch("SELECT DISTINCT stream FROM decision ORDER BY stream"):
+            number, before, first = -(2**63), b"", True
             while rows := self.fetch(
                 f"SELECT {_DECISION}, checksum, signature FROM decision WHERE stream = ? AND number > ? "
                 "ORDER BY number LIMIT ?",
                 *(stream, number, CHUNK),
             ):
                 for row in rows:
-                    taken, found = self.checked(Taken, row), bytes(row[-1] or b"")
+                    taken, found = self.checked(Taken, row), self._seal(row[-1])
                     known = self._key is not None and not (first and row[1] > 1)  # what was dropped is not known
                     unknown += [] if known else [taken.id] * first
                     expected = self.signed_content(taken, before) if known else found

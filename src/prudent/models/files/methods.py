@@ -190,8 +190,8 @@ class ModelFiles(TabularModel):
     def to_petsc(self, transition: PathLike, reward: PathLike, *, costs: bool = False) -> None:
         """Write the model as two matrices in PETSc's binary format: (S*A) x S probabilities and S x A rewards.
 
-        A step that ends the process leads to one more state that loops and earns nothing. Names, the discount and
-        rewards of single transitions have no place there.
+        A step that ends the process leads to one more state that loops and earns nothing. In a terminal state every
+        action is the end. Names, the discount and rewards of single transitions have no place there.
 
         Parameters
         ----------
@@ -210,14 +210,17 @@ class ModelFiles(TabularModel):
         from_petsc : Read such files.
         """
         self.require_unit_durations("files of models")
-        if not self.admissible.all():
-            pair = int(np.argmin(self.admissible))
+        open_pairs = self.admissible | self.terminal[:, np.newaxis]  # in a terminal state every action is the end
+        if not open_pairs.all():
+            pair = int(np.argmin(open_pairs))
             message = f"PETSc's files have every action in every state; {self.pair_name(pair)} is inadmissible"
             raise ParameterError(message, code="inadmissible-action", **self.pair_fields(pair))
-        chances, earned = self.transition, self.reward
+        n = self.n_actions
+        first = np.arange(self.n_states)[:, np.newaxis] * n + self.admissible.argmax(axis=1)[:, np.newaxis]
+        written = np.where(self.admissible, np.arange(self.admissible.size).reshape(-1, n), first)
+        chances, earned = self.transition[written.reshape(-1)], self.reward.reshape(-1)[written]
         if self.termination is not None:
-            n = self.n_actions
-            last = scipy.sparse.csr_array(self.termination.reshape(-1, 1))
+            last = scipy.sparse.csr_array(self.termination.reshape(-1)[written].reshape(-1, 1))
             end = scipy.sparse.csr_array(
                 (np.ones(n), (np.arange(n), np.full(n, self.n_states))), shape=(n, self.n_states + 1)
             )
