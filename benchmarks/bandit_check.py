@@ -2,8 +2,9 @@
 
 Three arms with the same law of rewards, which depends on nothing: normal, lognormal, 3% conversions with lognormal
 baskets, and clicks of 10%. Every finding is a false alarm. 1,000 runs each, of 1,500 rows with a rare 0/1 column,
-rewards missing at random and delays; ``CHECK_RUNS`` sets another number. Then four worlds in which a finding is right:
-how often it is made, and the share of the possible gain with and without what it advises.
+rewards missing at random and delays; ``CHECK_RUNS`` sets another number, ``CHECK_WORKERS`` that of processes. Then four
+worlds in which a finding is right: how often it is made, and the share of the possible gain with and without what it
+advises.
 """
 
 from __future__ import annotations
@@ -104,9 +105,11 @@ def advised(name: str, run: int) -> tuple[bool, float, float]:
     return found, shares[0], shares[1]
 
 
-def run(count: int | None = None, workers: int = 2) -> list[Row]:
+def run() -> list[Row]:
     """Count false alarms, and follow advice."""
-    count = int(os.environ.get("CHECK_RUNS", "1000")) if count is None else count
+    count, workers = (
+        int(os.environ.get(f"CHECK_{name}", least)) for name, least in (("RUNS", "1000"), ("WORKERS", "2"))
+    )
     rows = []
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:

@@ -8,8 +8,9 @@ The best setting of a library is searched among those of ``PEERS``, for each dat
 it earned in the even ones, and the other way round. So it is the library at its best without the luck of the winner.
 
 Each agent on each dataset is one job, whose result is a file in ``build/bandit_peers`` (``BANDIT_PEERS`` names another
-folder): what is done is not done again. ``python -m benchmarks bandit_peers`` takes half an hour on two cores; parts of
-it can be run elsewhere, ``python -m benchmarks.bandit_peers part 2 8``, and ``... page`` writes the tables of the page.
+folder): what is done is not done again, shuffle by shuffle (``BANDIT_PEERS_RUNS`` of them, 10 unless it is set).
+``python -m benchmarks bandit_peers`` takes half an hour on two cores; parts of it can be run elsewhere,
+``python -m benchmarks.bandit_peers part 2 8``, and ``... page`` writes the tables of the page.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from ._bandit_worlds import WORLDS
 from ._timing import Row, absent, show
 
 Maker = Callable[[int, int, np.random.Generator], Any]
-RUNS = 10
+RUNS = int(os.environ.get("BANDIT_PEERS_RUNS", "10"))
 CLOSE = 0.03  # of share
 
 
@@ -179,11 +180,11 @@ def makers_of(place: str) -> dict[tuple[str, str], Maker]:
     return AGENTS | more
 
 
-def shares(place: str, library: str, setting: str) -> list[float]:
-    """Return the shares of the runs of one agent."""
-    maker, found = makers_of(place)[library, setting], []
+def shares(place: str, library: str, setting: str, found: list[float]) -> list[float]:
+    """Return the shares of the runs of one agent, of which the first ones were ``found`` before."""
+    maker, found = makers_of(place)[library, setting], list(found)
     made = None if place in WORLDS else DATASETS[place]()
-    for run in range(RUNS):
+    for run in range(len(found), RUNS):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if made is not None:
@@ -204,13 +205,18 @@ def file_of(place: str, library: str, setting: str) -> Path:
     return folder() / f"{clean}.json"
 
 
+def kept(path: Path) -> Any:
+    """Return the shares that a file holds, or why there are none."""
+    return json.loads(path.read_text())["shares"] if path.exists() else []
+
+
 def one_job(place: str, library: str, setting: str) -> None:
     """Run a job and keep its result; why it failed is a result too."""
+    path = file_of(place, library, setting)
     try:
-        result: Any = shares(place, library, setting)
+        result: Any = shares(place, library, setting, kept(path))
     except Exception as error:  # the others still count
         result = f"{type(error).__name__}: {error}"[:200]
-    path = file_of(place, library, setting)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}")
     part.write_text(json.dumps({"place": place, "library": library, "setting": setting, "shares": result}))
@@ -228,7 +234,7 @@ def jobs() -> list[tuple[str, str, str]]:
 def play_all(wanted: list[tuple[str, str, str]], workers: int) -> None:
     """Run the jobs that have no result yet."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    left = [job for job in wanted if not file_of(*job).exists()]
+    left = [job for job in wanted if len(kept(file_of(*job))) < RUNS]  # an error is longer
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         waiting = {pool.submit(one_job, *job): job for job in left}
         for i, done in enumerate(as_completed(waiting), 1):
@@ -241,9 +247,9 @@ def results() -> dict[str, dict[tuple[str, str], np.ndarray]]:
     found: dict[str, dict[tuple[str, str], np.ndarray]] = {}
     for path in sorted(folder().glob("*.json")):
         entry = json.loads(path.read_text())
-        if not isinstance(entry["shares"], str):
+        if not isinstance(entry["shares"], str) and len(entry["shares"]) >= RUNS:
             key = entry["library"], entry["setting"]
-            found.setdefault(entry["place"], {})[key] = np.array(entry["shares"])
+            found.setdefault(entry["place"], {})[key] = np.array(entry["shares"][:RUNS])
     return found
 
 

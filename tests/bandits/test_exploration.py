@@ -5,7 +5,7 @@ import pytest
 from refusals import refused
 from scipy import stats
 
-from prudent.bandits import BanditSettings, LinearBandit, brps_cmab_inflated
+from prudent.bandits import BanditSettings, LinearBandit, SharedLinearBandit, brps_cmab_inflated
 from prudent.errors import ParameterError
 
 ROWS = np.random.default_rng(0).normal(size=(40, 2))
@@ -72,3 +72,46 @@ def test_what_it_does_not_go_with():
         LinearBandit(2, 1, settings=brps_cmab_inflated(0.5, delta=0.1), exploration=0.5)
     with refused(ParameterError, "conflicting-arguments", argument="exploration"):
         LinearBandit(2, 0, rewards="bernoulli", exploration=0.5)
+
+
+def test_clicks_of_items_explore_narrowly_unless_something_is_given():
+    assert SharedLinearBandit(2, rewards="bernoulli").settings.exploration == "auto"
+    for given in ({"alpha": 0.5}, {"exploration": 1.0}, {"settings": BanditSettings(0.5)}):
+        assert SharedLinearBandit(2, rewards="bernoulli", **given).settings.exploration == 1.0
+    assert SharedLinearBandit(2).settings.exploration == LinearBandit(3, 2).settings.exploration == 1.0
+
+
+def test_auto_is_narrow_between_the_first_decisions_and_the_long_run():
+    bandit, sampling = learned(exploration="auto"), learned()
+    narrow = learned(exploration=0.5)
+    for decisions, other in ((0, sampling), (29, sampling), (30, narrow), (179, narrow), (2000, sampling)):
+        for one in (bandit, other):
+            one.set_clock(decisions, {})
+        np.testing.assert_array_equal(bandit.propensities(ROWS), other.propensities(ROWS))
+
+
+@pytest.mark.parametrize(("horizon", "arms"), [(None, 0), (None, 7), (None, 500), (1, 7), (900, 0), (10**4, 3)])
+def test_the_next_width_is_named(horizon, arms):
+    settings, t = BanditSettings(exploration="auto", horizon=horizon), 1
+    widths = [settings.width(t, arms) for t in range(1, 12_000)]
+    while t < 11_999:
+        following = settings.changes_after(t, arms)
+        assert len(set(widths[t - 1 : following - 1])) == 1
+        assert following >= 12_000 or widths[following - 1] != widths[t - 1]
+        t = following
+
+
+def test_an_arm_that_comes_early_widens_the_draws_again():
+    """As of a bandit that had all arms from the start, before and after the next decision, and after a load."""
+    bandit, all_along = (LinearBandit(names, 1, exploration="auto") for names in (["a", "b"], ["a", "b", "c"]))
+    for one in (bandit, all_along):
+        one.update([[1.0]] * 4, ["a", "a", "b", "b"], [1.0, 2.0, 3.0, 5.0]).set_clock(25, {})
+    assert bandit.propensities([1.0]).max() > 0.9  # narrow
+    bandit.add_arm("c")
+    np.testing.assert_allclose(bandit.propensities([1.0]), all_along.propensities([1.0]), rtol=1e-9)
+    decision = bandit.select([1.0])
+    np.testing.assert_allclose(decision.propensities, all_along.propensities([1.0]), rtol=1e-9)
+    bandit.remove_arm("c")
+    np.testing.assert_array_equal(
+        bandit.select([1.0]).propensities, LinearBandit.from_bytes(bandit.to_bytes()).propensities([1.0])
+    )

@@ -8,6 +8,7 @@ from scipy import stats
 import prudent as pr
 from prudent.bandits import LinearBandit
 from prudent.bandits.belief.terms import Terms, found_terms
+from prudent.bandits.belief.trial import squares_saved
 from prudent.errors import ParameterError, StateFileError
 
 TINY = 1e-6  # chance of a false alarm
@@ -104,7 +105,7 @@ def test_one_by_one_in_batches_and_after_a_save_are_equal(rng, tmp_path):
 
 
 def test_propensities_are_those_of_repeated_decisions(rng):
-    bandit, point = wide(rng, 60), np.array([0.0, 1.0, 1.0, 0.0])
+    bandit, point = wide(rng, 70), np.array([0.0, 1.0, 1.0, 0.0])
     assert bandit.interactions_found
     chances = bandit.propensities(point)
     many = bandit.select(np.tile(point, (200_000, 1)))
@@ -211,6 +212,42 @@ def test_what_it_does_not_take():
         LinearBandit(2, 3, interactions="yes")
 
 
+# -- trials ------------------------------------------------------------------------------------------------
+
+
+def test_a_trial_compares_predictions_of_later_rewards(rng):
+    """Beside posterior means of bandits that have learned the first rewards only."""
+    x, rows, rewards = xor(rng, 120, noise=0.5)
+    terms = found_terms(x[:80], rows[:80], rewards[:80], np.ones(80), True, caution=-50.0)
+    design = np.column_stack([np.ones(120), x])
+    wide, prior = terms.expanded(design, 1), terms.prior(np.eye(5), 1)
+    level, low, high = rewards[:80].mean(), rewards[:80].min(), rewards[:80].max()
+    weights = rng.uniform(0.5, 1.0, 120)
+    found = squares_saved(design, wide, (np.eye(5), prior), rows, rewards, weights, 80, level)
+    errors = []
+    for features, precision in ((design, np.eye(5)), (wide, prior)):
+        predicted = np.empty(40)
+        for arm in (0, 1):
+            own, new = np.flatnonzero(rows[:80] == arm), rows[80:] == arm
+            root = np.linalg.cholesky(precision).T  # ridge regression as least squares with more rows
+            more = np.vstack([np.sqrt(weights[own])[:, None] * features[own], root])
+            target = np.concatenate([np.sqrt(weights[own]) * (rewards[own] - level), np.zeros(len(root))])
+            predicted[new] = level + features[80:][new] @ np.linalg.lstsq(more, target, rcond=None)[0]
+        errors.append((np.clip(predicted, low, high) - rewards[80:]) ** 2)
+    np.testing.assert_allclose(found, weights[80:] * (errors[0] - errors[1]), atol=1e-9)
+
+
+def test_terms_that_later_rewards_do_not_bear_out_are_not_taken(rng):
+    """The first rewards follow a product, the later ones do not: evidence finds it, and the trial drops it."""
+    x, rows, rewards = xor(rng, 30)
+    late, where = rng.integers(0, 2, (60, 4)).astype(float), rng.integers(0, 2, 60)
+    bandit = LinearBandit(2, 4, interactions="auto", rng=1).update(x, rows, rewards)
+    terms = found_terms(x, rows, rewards, np.ones(30), True)
+    assert terms.size or not bandit.interactions_found
+    bandit.update(late, where, 0.3 * rng.normal(size=60))
+    assert bandit.interactions_found == ()
+
+
 # -- width -------------------------------------------------------------------------------------------------
 
 
@@ -219,11 +256,11 @@ def test_the_width_grows_with_the_decisions_to_come(rng):
     x = rng.normal(size=3)
     for decisions in (0, 500, 2000, 5000):
         bandit.set_clock(decisions, {})
-        width = bandit.settings.width(decisions + 1)
+        width = bandit.settings.width(decisions + 1, 2)
         fixed = LinearBandit(2, 3, exploration=width, noise_sd=1.0, rng=1)
         fixed.set_clock(decisions, {})
         np.testing.assert_array_equal(bandit.propensities(x), fixed.propensities(x))
-    assert bandit.settings.width(1) == 0.3
+    assert [bandit.settings.width(t, 2) for t in (1, 20, 21)] == [1.0, 1.0, 0.5]
     assert bandit.settings.width(10**6) == 1.0
     ends = pr.bandits.BanditSettings(exploration="auto", horizon=8000)
     assert [ends.width(t) for t in (1, 8000)] == [1.0, 0.3]

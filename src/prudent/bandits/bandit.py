@@ -88,8 +88,9 @@ class LinearBandit(NamedArms):
         Largest probability of every eligible arm, or of some arms. An arm with equal `min_propensity` and
         `max_propensity`, a control arm, has a fixed share. Propensities are exact with all of them.
     exploration : float or "auto", optional
-        Sd of a draw over the sd of the posterior. Values below 1 (not below 0.5) pay where decisions are few. With
-        ``"auto"`` it grows with the number of decisions to come; see ``BanditSettings``.
+        Sd of a draw over the sd of the posterior; the default, 1, is Thompson sampling. With ``"auto"`` it is 1 for the
+        first ten decisions of each arm, then grows from 0.5 to 1 with the number of decisions: that earns more where
+        decisions are few, and locks in to a poor arm a little more often; see ``BanditSettings``.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``.
     half_life : float or timedelta, optional
@@ -198,11 +199,13 @@ class LinearBandit(NamedArms):
 
     def _use_settings(self) -> None:
         """Tell the belief the settings of the next decision."""
-        self._belief.use(self._settings.at(self._decisions + 1))
-        self._width = self._settings.width(self._decisions + 1)
+        self._belief.use(self._settings.at(self._decisions + 1, len(self._names)))
+        level, t = self._settings.alpha, self._decisions + 1
+        self._lasts = t + 1 if isinstance(level, Schedule) else self._settings.changes_after(t, len(self._names))
+        self._width = self._settings.width(t, len(self._names))
         self._direct = self._drift is None and self._belief.any_reward
         free = self._settings.min_propensity == 0.0 and self._limits is None
-        self._plain = free and self._drift is None and not self._falling
+        self._plain = free and self._drift is None
 
     _went_on = _use_settings
 
@@ -351,6 +354,7 @@ class LinearBandit(NamedArms):
                 raise ParameterError(text, code="conflicting-arguments", argument="like")
             self._belief.add_row(None if like is None else self._belief.prior_like(self._eligible(like, "like")[1]))
             self._add_names([name])
+            self._went_on()
         return self
 
     def remove_arm(self, arm: Arm) -> Self:
@@ -384,6 +388,7 @@ class LinearBandit(NamedArms):
             self._belief.remove_row(row)
             self._set_names([name for name in self._names if name != self._names[row]])
             self._rewards = self._belief.n_rewards
+            self._went_on()
         return self
 
     # -- decisions -----------------------------------------------------------------------------------------
@@ -497,8 +502,10 @@ class LinearBandit(NamedArms):
     def _widen(self) -> None:
         """Tell the belief level and width of the next decision, if they are others."""
         level, t = self._settings.alpha, self._decisions + 1
+        if t < self._lasts:
+            return
         falls = isinstance(level, Schedule) and level.signed_draws(t) != self._belief.rule.n
-        if falls or self._settings.width(t) != self._width:
+        if falls or self._settings.width(t, len(self._names)) != self._width:
             self._use_settings()
 
     # -- rewards -------------------------------------------------------------------------------------------

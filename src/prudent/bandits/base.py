@@ -597,6 +597,7 @@ class Bandit(SavedBandit):
             self._add_names([names[match.there] for match in matches if match.here == NEW])
             self._rewards = self._belief.n_rewards
             self._decisions += decisions
+            self._went_on()
             if self._encoder is None:
                 self._names_of_features = self._names_of_features or theirs.features
         return self

@@ -62,11 +62,11 @@ def log_findings(
 
 def _seconds(column: Sequence[Any], name: str) -> FloatArray:
     """Return times as seconds, NaN where there is none."""
-    import pandas
-
     if all(value is None or isinstance(value, (int, float)) for value in column):
         numbers = np.array([np.nan if value is None else float(value) for value in column])
         return np.where(np.isfinite(numbers), numbers, np.nan)
+    import pandas
+
     try:
         times = pandas.to_datetime(pandas.Series(list(column)), utc=True, format="ISO8601")
         return ((times - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)).to_numpy(dtype=np.float64)

@@ -19,11 +19,9 @@ from .kernels.layout import Rule, rule_of
 from .kernels.step import LARGEST, inflated_sd
 
 _LEAST_DELTA = 1e-290  # 4t / delta is finite at every decision
-_LONG, _NARROWEST, _STEPS = (
-    4000,
-    0.3,
-    4,
-)  # decisions to come that are worth the full width; steps of it for each doubling
+_LONG, _STEPS = 2000, 4  # decisions to come that are worth the full width; steps for each doubling
+_NARROWEST, _OPEN = 0.3, 0.5  # with a horizon, and without one: below half the width a bandit may lock in
+_WIDE_FOR = 10  # decisions for each arm, of which a narrow bandit may lock in
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
@@ -64,10 +62,12 @@ class BanditSettings:
     exploration : float or "auto", default=1
         Sd of a draw over the sd of the posterior. Thompson sampling, 1, is made for the long run; with a few thousand
         decisions for many arms and features narrower draws earn more, 0.5 for instance, but below that a bandit may
-        lock in to a poor arm. With ``"auto"`` it is sqrt(m / 4000), from 0.3 to 1, for m decisions to come.
+        lock in to a poor arm. With ``"auto"`` it is sqrt(m / 2000), at most 1 and at least 0.5 (0.3 with a `horizon`),
+        for m decisions to come.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``. Without it, as many are taken to come as there were, so
-        that draws become wider up to those of Thompson sampling, and no arm is locked out.
+        that draws become wider up to those of Thompson sampling, and no arm is locked out; and ``LinearBandit`` draws
+        with the full width as long as there are at most ten decisions for each arm.
 
     Raises
     ------
@@ -190,13 +190,15 @@ class BanditSettings:
         level = self.alpha.at(1) if isinstance(self.alpha, Schedule) else self.alpha
         return -self.n if level < 0.0 else self.n
 
-    def at(self, t: int) -> BanditSettings:
+    def at(self, t: int, arms: int = 0) -> BanditSettings:
         """Return the settings of one decision, in which a falling level is a number.
 
         Parameters
         ----------
         t : int
             Number of the decision, from 1.
+        arms : int, default=0
+            Number of arms, see ``width``.
 
         Returns
         -------
@@ -212,20 +214,22 @@ class BanditSettings:
         if not self.moving:
             return self
         level = self.alpha.at(t) if isinstance(self.alpha, Schedule) else self.alpha
-        return _fixed(self, level, self.width(t))
+        return _fixed(self, level, self.width(t, arms))
 
     @property
     def moving(self) -> bool:
         """Whether level or width of a decision depend on its number."""
         return isinstance(self.alpha, Schedule) or self.exploration == "auto"
 
-    def width(self, t: int) -> float:
+    def width(self, t: int, arms: int = 0) -> float:
         """Return the sd of a draw over the sd of the posterior at a decision; with ``"auto"`` in steps of 9%.
 
         Parameters
         ----------
         t : int
             Number of the decision, from 1.
+        arms : int, default=0
+            Number of arms, for each of which the first ten decisions have the full width if there is no horizon.
 
         Returns
         -------
@@ -236,13 +240,51 @@ class BanditSettings:
         --------
         >>> settings = BanditSettings(exploration="auto")
         >>> [round(settings.width(t), 2) for t in (1, 1000, 10_000)]
-        [0.3, 0.5, 1.0]
+        [0.5, 0.71, 1.0]
         """
         if self.exploration != "auto":
             return float(self.exploration)
+        if self.horizon is None and t <= _WIDE_FOR * arms:
+            return 1.0
         ahead = t if self.horizon is None else max(self.horizon - t, 1)
         step = math.floor(_STEPS * math.log2(ahead / _LONG))
-        return min(max(2.0 ** (step / _STEPS / 2.0), _NARROWEST), 1.0)
+        least = _OPEN if self.horizon is None else _NARROWEST
+        return min(max(2.0 ** (step / _STEPS / 2.0), least), 1.0)
+
+    def changes_after(self, t: int, arms: int = 0) -> int:
+        """Return the number of the first decision after ``t`` that has another width.
+
+        Parameters
+        ----------
+        t : int
+            Number of a decision, from 1.
+        arms : int, default=0
+            Number of arms, see ``width``.
+
+        Returns
+        -------
+        int
+            Number, ``LARGEST_COUNT`` if there is none.
+
+        Examples
+        --------
+        >>> settings = BanditSettings(exploration="auto")
+        >>> settings.changes_after(1), settings.width(594), round(settings.width(595), 3)
+        (595, 0.5, 0.545)
+        """
+        now, same, other = self.width(t, arms), t, LARGEST_COUNT
+        if self.exploration != "auto":
+            return LARGEST_COUNT
+        if self.horizon is None and t <= _WIDE_FOR * arms:
+            same = _WIDE_FOR * arms
+            if self.width(same + 1) != now:
+                return same + 1
+        if self.width(other) == now:
+            return LARGEST_COUNT
+        while other - same > 1:  # widths go one way
+            middle = (same + other) // 2
+            same, other = (middle, other) if self.width(middle) == now else (same, middle)
+        return other
 
     def nu(self, t: float, dim: int, noise_sd: float) -> float:
         """Return the factor nu of the sampling sd at a decision.

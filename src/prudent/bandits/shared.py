@@ -92,15 +92,18 @@ class SharedLinearBandit(Bandit):
     offsets : bool, default=False
         Give each item something of its own, x'theta + b with b ~ Normal(0, noise^2 / offset_precision). Items are then
         known by name. For normal rewards only.
-    offset_precision : float, default=1
-        Prior precision of the offsets, in units of the noise.
+    offset_precision : float, optional
+        Prior precision of the offsets, in units of the noise. By default it is learned from all items: where they
+        differ by their features alone, offsets come to nothing.
     draws : {"independent", "joint"}, default="independent"
         Whether every item draws its score from its own marginal, for which propensities are exact, or all from common
         draws of theta, for which they are sampled.
     min_propensity : float, optional
         Smallest probability of a candidate to come first: with k times this probability the slate is uniform.
     exploration : float or "auto", optional
-        Sd of a draw over the sd of the posterior.
+        Sd of a draw over the sd of the posterior. With ``"auto"`` it grows from 0.5 to 1 with the number of decisions;
+        see ``BanditSettings``. The default is ``"auto"`` for clicks and counts without a given `alpha`, of which each
+        tells so little that full draws try poor items for long, else 1.
     half_life : float or timedelta, optional
         Half-life of evidence, in decisions or in time; with time, ``select`` and ``update`` take ``time=``.
     settings : BanditSettings, optional
@@ -146,7 +149,7 @@ class SharedLinearBandit(Bandit):
         intercept: bool = True,
         prior_precision: ArrayLike | None = None,
         offsets: bool = False,
-        offset_precision: float = 1.0,
+        offset_precision: float | None = None,
         draws: str = "independent",
         min_propensity: float | None = None,
         exploration: float | str | None = None,
@@ -154,12 +157,14 @@ class SharedLinearBandit(Bandit):
         settings: BanditSettings | None = None,
     ) -> None:
         one_of(rewards, "rewards", ["gaussian", *LINKS])
+        if exploration is None and settings is None and alpha is None and rewards != "gaussian":
+            exploration = "auto"
         chosen = settings_of(settings, alpha, rewards, {"min_propensity": min_propensity, "exploration": exploration})
         own = flag(offsets, "offsets")
         self._set_features(dim, features, intercept, ("offset",) * own)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
-        precision = positive(offset_precision, "offset_precision")
-        if not 1e-60 <= precision <= 1e60:
+        precision = "learned" if offset_precision is None else positive(offset_precision, "offset_precision")
+        if not isinstance(precision, str) and not 1e-60 <= precision <= 1e60:
             message = f"offset_precision is {precision}, expected a number from 1e-60 to 1e+60"
             raise ParameterError(message, code="value-range", argument="offset_precision", value=precision)
         size = self._dim + self._intercept
@@ -391,7 +396,8 @@ class SharedLinearBandit(Bandit):
         """
         tables = isinstance(context, (list, tuple)) and any(hasattr(type(rows), "columns") for rows in context)
         try:
-            slates = context if tables else np.asarray(context, dtype=np.float64)
+            slates = context if tables else np.asarray(context)
+            slates = slates if tables or np.iscomplexobj(slates) else np.asarray(slates, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             return None
         if not (tables or slates.ndim == 3):
@@ -603,7 +609,7 @@ class SharedLinearBandit(Bandit):
             draws=values["draws"],
             prior_precision=prior if values["prior"] == "given" else None,
             offsets=offset is not None,
-            offset_precision=1.0 if offset is None else offset,
+            offset_precision=None if values.get("offsets") == "learned" else offset,
             **options,
         )
 

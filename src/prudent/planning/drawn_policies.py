@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
@@ -250,7 +251,8 @@ class _Solver:
         self.longest_time = 0.0
         gap = 1.0 / self._time(theta) if discount == 1.0 else 1.0 - discount
         digits = RELATIVE_ERROR * gap
-        self.task = Task(rows, question.start, discount, digits * max_reward, False)
+        # tiny rewards have no digits below those of floats
+        self.task = Task(rows, question.start, discount, max(digits * max_reward, sys.float_info.min), False)
         self.checks: list[tuple[float, float]] = []  # residual and size of values of each call
         self.guess = np.zeros(n_states)
         self.sparse = False  # by sparse elimination

@@ -40,6 +40,8 @@ from .base import (
     require_state,
     score_rule,
 )
+from .glm import until_next
+from .offset_precision import WEAKEST, likeliest_precision
 
 _MOST_ABSORBED = 1000  # rewards after which the root of many features is solved again
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
@@ -216,7 +218,7 @@ class GaussianItems(ItemBelief):
         Sd of the noise; None to learn it.
     draws : {"independent", "joint"}, default="independent"
         How scores are drawn.
-    offset_precision : float, optional
+    offset_precision : float or "learned", optional
         Prior precision of the offsets, in units of the noise; None for items without offsets.
     """
 
@@ -234,11 +236,12 @@ class GaussianItems(ItemBelief):
         intercept: bool,
         noise_sd: float | None,
         draws: str = "independent",
-        offset_precision: float | None = None,
+        offset_precision: float | str | None = None,
     ) -> None:
         super().__init__(intercept, draws)
-        self.offsets = offset_precision is not None
-        self._prior, self._noise_sd, self._offset_precision = prior, noise_sd, offset_precision or 0.0
+        self.offsets, self._weighs = offset_precision is not None, isinstance(offset_precision, str)
+        self._prior, self._noise_sd = prior, noise_sd
+        self._offset_precision = WEAKEST if isinstance(offset_precision, str) else offset_precision or 0.0
         size = len(prior)
         self._wide = WIDE * float(np.diagonal(prior).min())
         self._rewards = 0
@@ -271,10 +274,10 @@ class GaussianItems(ItemBelief):
         if not rewards.size:
             return
         if not self.may_refuse(contexts):
-            self._learn(contexts, rows, rewards, weights)
+            self._learn_all(contexts, rows, rewards, weights)
             return
         with self._all_or_none():
-            self._learn(contexts, rows, rewards, weights)
+            self._learn_all(contexts, rows, rewards, weights)
             self._stale = True  # solved from the sums, as after a load
             self._solve()
             precision = np.diagonal(self._prior) + np.diagonal(self._gram[0])[:-1]
@@ -313,6 +316,41 @@ class GaussianItems(ItemBelief):
         before = prior_variances(self._prior[np.newaxis])[0]
         certain = ((self._root**2).sum(axis=0) <= (1.0 + ROUNDED) * before).all()
         return "" if certain else "a coefficient would be less certain than before data, from rounding"
+
+    @property
+    def offset_precision(self) -> float:
+        """Prior precision of the offsets, given or as learned so far; 0 without offsets."""
+        return self._offset_precision
+
+    def _learn_all(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Learn rewards, and each time there are a quarter more, how much items differ."""
+        first, size = 0, len(rewards)
+        while first < size:
+            last = min(size, first + until_next(self._rewards, len(self._prior))) if self._weighs else size
+            part = slice(first, last)
+            self._learn(contexts[part], rows[part], rewards[part], weights[part])
+            if self._weighs and until_next(self._rewards - 1, len(self._prior)) == 1:
+                self._weigh()
+            first = last
+
+    def _weigh(self) -> None:
+        """Learn the prior precision of the offsets, and put the sums in its terms."""
+        sums = self.sums()
+        about = self._prior, self.intercept, self._noise_sd
+        with np.errstate(all="ignore"):
+            precision = likeliest_precision(sums.raw.sum(axis=0), sums.z, sums.weights, *about)
+        if precision != self._offset_precision:
+            self._offset_precision = precision
+            self._take_sums(sums.raw, sums.z)
+
+    def _take_sums(self, raw: FloatArray, z: FloatArray) -> None:
+        """Take the sums of all rewards and those of the items, whose weights are there already."""
+        a = self._offset_precision + self._item_weights
+        if a.size:
+            self._item_means[:] = means = z / a[:, np.newaxis]
+            raw = np.stack(two_sums(raw[0], raw[1] - _squares(a, means)))
+        self._gram = np.ascontiguousarray(raw)
+        self._stale = self._unsolved = True
 
     def _learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         self._extend_range(float(rewards.min()), float(rewards.max()))
@@ -410,13 +448,8 @@ class GaussianItems(ItemBelief):
                     self._item_counts[row] += int(sign) * sums.counts[place]
             self._weight += sign * sums.weight
         self._rewards = round(self._weight)  # nothing has faded
-        a = self._offset_precision + self._item_weights
-        if a.size:
-            self._item_means[:] = means = z / a[:, np.newaxis]
-            raw = np.stack(two_sums(raw[0], raw[1] - _squares(a, means)))
-        self._gram = np.ascontiguousarray(raw)
         self._extend_range(*theirs.bounds)
-        self._stale = self._unsolved = True
+        self._take_sums(raw, z)
 
     # -- what it says --------------------------------------------------------------------------------------
 
@@ -509,7 +542,8 @@ class GaussianItems(ItemBelief):
 
     def options(self) -> dict[str, Any]:
         """Return what was given when the belief was made; see ``Belief.options``."""
-        given = {"noise_sd": self._noise_sd, "draws": self.draws, "offset_precision": self._offset_precision}
+        precision = "learned" if self._weighs else self._offset_precision
+        given = {"noise_sd": self._noise_sd, "draws": self.draws, "offset_precision": precision}
         return given | {"rewards": "gaussian", "prior_precision": self._prior.tolist()}
 
     @property
@@ -526,6 +560,7 @@ class GaussianItems(ItemBelief):
             "noise_sd": self._noise_sd,
             "draws": self.draws,
             "offset_precision": self._offset_precision if self.offsets else None,
+            **({"offsets": "learned"} if self._weighs else {}),
             "count": self._rewards,
             "weight": self._weight,
             "range": list(self._range) if self._rewards else None,
@@ -550,6 +585,9 @@ class GaussianItems(ItemBelief):
         require_arrays(arrays, self.schema, {"D": len(self._prior), "I": len(counts)})
         require_state(root.ndim == 2 and root.dtype == np.float64, f"root is an array {root.shape} of {root.dtype}")
         self._rewards = whole_number(values["count"], "count", 0, LARGEST_COUNT)
+        if self._weighs:
+            self._offset_precision = number = values["offset_precision"]
+            require_state(isinstance(number, float) and 0.0 < number <= WEAKEST, f"offset_precision is {number!r}")
         self._gram = arrays["gram"]
         require_sums(self._gram[np.newaxis], np.array([self._rewards]))
         bounds, rewards = values["range"], self._rewards

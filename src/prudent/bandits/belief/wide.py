@@ -1,10 +1,12 @@
 """Arms with normal rewards, and terms beside their features as far as rewards give evidence of them.
 
-Contexts and rewards are kept, up to a number of rows that depends on that of the features. After 32 rewards, and then
-each time there are about 1.4 times as many, the terms are searched anew among all rows (``terms.found_terms``), and
-what was learned is learned again from these rows, with the terms that were found. Once the last search is done the rows
-are dropped: the terms are settled. Until a term is found the belief is that of ``GaussianArms``, to the last bit. What
-is learned is a function of the rewards in their order, in batches or not, so it can be replayed.
+Contexts and rewards are kept, up to a number of rows that depends on that of the features. After 24 rewards, and then
+each time there are a quarter more, the terms are searched anew among all rows (``terms.found_terms``). Those
+of the last search are tried on the rewards that came since (``trial``); if terms have predicted such rewards better
+than features alone, by ``_SURE`` standard errors over all trials, what was learned is learned again from these rows,
+with the terms that were found, else without any. Once the last search is done the rows are dropped: the terms are
+settled. Until terms are taken the belief is that of ``GaussianArms``, to the last bit. What is learned is a function of
+the rewards in their order, in batches or not, so it can be replayed.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ from ..settings import BanditSettings
 from .base import Match, require_state
 from .gaussian import GaussianArms
 from .terms import Terms, found_terms
+from .trial import squares_saved
 
-_FIRST = 32  # rewards before the first search
+_FIRST = 24  # rewards before the first search
+_GROWTH = 1.25  # of the number of rewards, after which there is another search
+_SURE = 1.5  # standard errors by which terms must have predicted better
 _MOST_ROWS, _MOST_NUMBERS = 4096, 2**18
 
 
@@ -72,6 +77,8 @@ class WideArms(GaussianArms):
         self._kept: _Kept | None = None
         self._seen, self._due = 0, _FIRST
         self._settled = False
+        self._proposed, self._tried = self.terms, 0  # terms of the last search, and its rows
+        self._lead = np.zeros(2)  # of squared errors by such terms: sum of the differences, and of their squares
         super().__init__(count, prior, intercept, noise_sd, noise)
 
     @property
@@ -164,24 +171,30 @@ class WideArms(GaussianArms):
         self._seen = end
         if end >= self._due:
             self._search(kept.head(end))
-            self._due = max(math.ceil(end * math.sqrt(2.0)), end + 1)
+            self._due = max(math.ceil(end * _GROWTH), end + 1)
             if self._due > self._most():
                 self._settle()
 
     def _settle(self) -> None:
         """Drop the rows: terms stay as they are."""
         self._kept, self._settled = None, True
+        self._proposed, self._tried = Terms.none(self._dim), 0
 
     def _search(self, kept: _Kept) -> None:
-        """Search the terms anew among all rows, and learn these again if terms have changed."""
+        """Try the terms of the last search, search anew among all rows, and learn these again if terms have changed."""
+        contexts = np.concatenate([np.ones((len(kept.rows), int(self.intercept))), kept.points], axis=1)
         with np.errstate(all="ignore"):
-            terms = found_terms(kept.points, kept.rows, kept.rewards, kept.weights, self.intercept)
+            if self._proposed.size and 0 < self._tried < len(kept.rows):
+                self._try(contexts, kept)
+            found = found_terms(kept.points, kept.rows, kept.rewards, kept.weights, self.intercept)
+        self._proposed, self._tried = found, len(kept.rows)
+        better = self._lead[0] > _SURE * math.sqrt(self._lead[1])
+        terms = found if better else Terms.none(self._dim)
         if not terms.size and not self.terms.size:
             return
         before = self.terms, self.priors, self.table
         tries = self.table.marks[:, col.TRIES].copy()
         self._take(terms)
-        contexts = np.concatenate([np.ones((len(kept.rows), int(self.intercept))), kept.points], axis=1)
         try:
             super().learn(self.design(contexts), kept.rows, kept.rewards, kept.weights)
         except DataError:  # the rows together are out of range with these terms: what was learned stays
@@ -189,6 +202,15 @@ class WideArms(GaussianArms):
             self.use(self._used)
             return
         self.table.marks[:, col.TRIES] = np.maximum(tries, self.table.marks[:, col.PULLS])
+
+    def _try(self, contexts: FloatArray, kept: _Kept) -> None:
+        """Add up what the terms of the last search save of the squared errors of the rewards that came since."""
+        constant, first = int(self.intercept), self._tried
+        level = float(np.average(kept.rewards[:first])) if self.table.centred else 0.0
+        wide, prior = self._proposed.expanded(contexts, constant), self._proposed.prior(self._given, constant)
+        data = kept.rows, kept.rewards, kept.weights
+        saved = squares_saved(contexts, wide, (self._given, prior), *data, first, level)
+        self._lead += saved.sum(), (saved**2).sum()
 
     def _take(self, terms: Terms) -> None:
         """Take terms, and a table without data."""
@@ -206,6 +228,7 @@ class WideArms(GaussianArms):
         super().forget(factor)
         if self._kept is not None:
             self._kept.weights[: self._seen] *= factor
+            self._lead *= factor
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -221,6 +244,7 @@ class WideArms(GaussianArms):
         if self._kept is not None:
             kept = self._kept.head(self._seen)
             stay = kept.rows != row
+            self._tried = int(stay[: self._tried].sum())
             self._kept = kept = _Kept(*(field[stay] for field in kept))
             kept.rows[kept.rows > row] -= 1
             self._seen = len(kept.rows)
@@ -258,6 +282,8 @@ class WideArms(GaussianArms):
             "dim": self._dim,
             "due": self._due,
             "settled": self._settled,
+            "tried": self._tried,
+            "lead": self._lead.tolist(),
             "given": self._given.tolist(),
         }
         return super().values() | more
@@ -266,7 +292,8 @@ class WideArms(GaussianArms):
         """Return the arrays of a state file; see ``Belief.arrays``."""
         kept = self._kept.head(self._seen) if self._kept is not None else self._no_rows()
         rows = {f"kept_{name}": field for name, field in kept._asdict().items()}
-        return super().arrays() | self.terms.arrays() | rows
+        proposed = {f"proposed_{name}": field for name, field in self._proposed.arrays().items()}
+        return super().arrays() | self.terms.arrays() | proposed | rows
 
     def _no_rows(self) -> _Kept:
         return _Kept(np.empty((0, self._dim)), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
@@ -285,8 +312,13 @@ class WideArms(GaussianArms):
         require_state(settled is False or settled is True, "settled must be true or false")
         require_state(type(due) is int and due > (0 if settled else len(kept.rows)), "a search that is overdue")
         require_state(len(kept.rows) <= self.n_rewards and (not settled or not len(kept.rows)), "kept rows of nobody")
+        tried, lead = values["tried"], np.array(values["lead"], dtype=np.float64)
+        require_state(type(tried) is int and 0 <= tried <= len(kept.rows), "a trial of rows that are not there")
+        require_state(lead.shape == (2,) and np.isfinite(lead).all() and lead[1] >= 0.0, "trials that cannot be")
         self._kept, self._seen = None if settled else kept, len(kept.rows)
-        self._due, self._settled = due, settled
+        self._due, self._settled, self._tried, self._lead = due, settled, tried, lead
+        proposed = {name.removeprefix("proposed_"): field for name, field in arrays.items() if "proposed_" in name}
+        self._proposed = Terms.of(proposed, self._dim)
 
 
 def _same(one: Terms, other: Terms) -> bool:
