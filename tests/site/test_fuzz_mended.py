@@ -757,3 +757,25 @@ def test_policies_judged_over_the_posterior_with_subnormal_rewards():
         pr.solve(
             BayesianRiskMDP(scaled(1e-316), scaled(1.0).prior(), 0.0), objective=pr.PosteriorRisk(pr.CVaR(0.5)), start=0
         )
+
+
+def test_complex_contexts_are_refused():
+    live, items = pr.LinearBandit(["a", "b"], 2, rng=0), pr.SharedLinearBandit(2, rng=0)
+    for decide in (
+        lambda: live.select(np.array([1j, 0.0])),
+        lambda: items.select(np.full((2, 2), 1j), ["a", "b"]),
+        lambda: items.checked_contexts(np.full((1, 2, 2), 1j), ["a", "b"]),
+    ):
+        with pytest.raises(DataError) as caught:
+            decide()
+        assert caught.value.fields["argument"] == "context"
+
+
+def test_a_refused_revenue_changes_nothing():
+    """The basket is judged after the purchase was learned."""
+    bandit = pr.LinearBandit(["a", "b"], 2, rewards="hurdle", rng=0)
+    bandit.update([0.5, 0.1], "a", 2.0)
+    before = bandit.to_bytes()
+    with pytest.raises(DataError):
+        bandit.update([1e140, 1e140], "a", 1e149)
+    assert bandit.to_bytes() == before

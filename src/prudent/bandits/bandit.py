@@ -40,6 +40,11 @@ _FLOAT = np.dtype(np.float64)
 _array = np.array  # looked up once: decisions take microseconds
 
 
+def _is_complex(context: Any) -> bool:
+    """Return whether NumPy would drop imaginary parts of a context."""
+    return type(context) is np.ndarray and context.dtype.kind == "c"
+
+
 class LinearBandit(NamedArms):
     """Contextual bandit whose arms have linear rewards with coefficients of their own, and a dial for risk.
 
@@ -437,7 +442,7 @@ class LinearBandit(NamedArms):
         (2,)
         """
         try:
-            point = _array(context, _FLOAT) if type(context) in PLAIN else None
+            point = _array(context, _FLOAT) if type(context) in PLAIN and not _is_complex(context) else None
         except (TypeError, ValueError, OverflowError):
             point = None
         if point is None or point.ndim != 1:
@@ -555,7 +560,7 @@ class LinearBandit(NamedArms):
         {0: 1, 1: 1}
         """
         try:
-            point = _array(context, _FLOAT) if type(context) in PLAIN else None
+            point = _array(context, _FLOAT) if type(context) in PLAIN and not _is_complex(context) else None
         except (TypeError, ValueError, OverflowError):
             point = None
         if unknown != "raise":

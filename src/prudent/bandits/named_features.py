@@ -252,6 +252,8 @@ class NamedFeatures(Guarded):
                 raise DataError(message, code="learned-by-position", argument="context")
             context, labels = named
         try:
+            if not plain and np.iscomplexobj(context):
+                raise TypeError  # NumPy drops imaginary parts
             rows = (np.array if copy else np.asarray)(context, dtype=np.float64, order="C")
         except (TypeError, ValueError, OverflowError):
             rows = finite_array(context, "context")  # which raises
