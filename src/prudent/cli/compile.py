@@ -166,7 +166,7 @@ PARTS: dict[str, Callable[[], None]] = {
 takes at most a quarter of it all, so that two processes end together."""
 
 
-KERNELS = 500
+KERNELS = 620
 """How many kernels are compiled, about: where the progress bar ends."""
 
 _COMPILED = "+\n"  # what a process prints when it has compiled a kernel
