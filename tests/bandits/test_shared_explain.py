@@ -1,6 +1,7 @@
 """Why an item comes first: parts that add up, and a lead whose sd is that of one theta for both items."""
 
 import re
+
 import numpy as np
 import pandas as pd
 import pytest
