@@ -108,7 +108,15 @@ def clicks() -> list[Row]:
             live.close()
     note = "against a context of one feature, five arms"
     return [
-        Row(name, ours, theirs, ">= 0.91", theirs >= ours / 1.1, note)
+        Row(
+            name,
+            ours,
+            theirs,
+            ">= 0.91",
+            theirs >= ours / 1.1,
+            note,
+            why="quantiles and chances of Beta laws are integrals",
+        )
         for name, ours, theirs in (
             ("a click without context", times[0], times[1]),
             ("  and its reward, one by one", times[2], times[3]),
