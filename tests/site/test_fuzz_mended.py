@@ -779,3 +779,17 @@ def test_a_refused_revenue_changes_nothing():
     with pytest.raises(DataError):
         bandit.update([1e140, 1e140], "a", 1e149)
     assert bandit.to_bytes() == before
+
+
+def test_actions_that_cannot_be_compared_leave_an_endless_process():
+    """Rewards whose values overflow at a discount of almost 1."""
+    transition = [[[0.56, 0.44], [0.34, 0.66]], [[0.07, 0.93], [0.53, 0.47]]]
+    with refused(ModelError, "endless-process"):
+        pr.solve(pr.MDP(transition, [[1.4e305, 7.7e304], [1e305, 5e304]], discount=1))
+
+
+def test_plans_that_learn_take_large_counts_with_large_rewards():
+    model = pr.UncertainMDP.direct(np.full((2, 2), -1.6e279), discount=0.9)
+    counts = np.array([[5.75e119, 4.01e120], [6.58e120, 1.49e121], [1.47e120, 2.96e120], [1.31e121, 1e121]])
+    plan = pr.BayesianRiskMDP(model, pr.DirichletPosterior(counts), 0.5).solve(learning=True, horizon=2, start=0)
+    assert plan.value[0] == pytest.approx(-1.6e279 * 1.9)

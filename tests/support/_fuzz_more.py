@@ -115,7 +115,7 @@ def _slots(kind: str) -> Any:
             with pr.Journal(f"{folder}/j", made, synchronous="NORMAL", key=key) as live:
                 items = ["a", "b"] if kind == "items" else None
                 for step in (
-                    lambda: _paid(live, live.select(np.stack([context] * 2) if items else context, items), reward),
+                    lambda: _paid(live, live.select([context] * 2 if items else context, items), reward),
                     lambda: None if kind == "items" else live.set_limits(low),
                     lambda: live.forget(0.5),
                     lambda: live.export(f"{folder}/log.csv", since=since),

@@ -82,7 +82,7 @@ def _best(
 ) -> tuple[FloatArray, IntArray, float]:
     """Return the best value of each node [M], its row, and the largest error of a row."""
     total = counts.sum(axis=1)
-    mean = (counts * values).sum(axis=1) / total
+    mean = (counts / total[:, np.newaxis] * values).sum(axis=1)  # products of large counts overflow
     size = float(np.abs(values).max(initial=0.0))
     rounding = (2.0 * values.shape[1] + 8.0) * EPS * size
     neutral = isinstance(risk, CVaR) and risk.alpha == 0.0

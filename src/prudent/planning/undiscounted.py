@@ -189,9 +189,12 @@ def ended_mdp(mdp: MDP, policy: Any) -> Ended:
 def _near_optimal(mdp: MDP) -> BoolArray:
     """Return the actions [S, A] that are among the best, or nearly so, at a discount of almost 1."""
     iteration = Iteration(Threads(MeanRows(mdp.transition, mdp.reward, NEAR_ONE, mdp.leaks)), mdp.admissible, None)
-    # the result is proved afterwards, so it need not have converged
-    end = iteration.to_tolerance(np.zeros(mdp.n_states), None, SolverOptions().cap, newton=True)
-    value, q = end.point.moved(end.shift), iteration.q_at(end.point, end.shift)
+    with np.errstate(all="ignore"):
+        # the result is proved afterwards, so it need not have converged
+        end = iteration.to_tolerance(np.zeros(mdp.n_states), None, SolverOptions().cap, newton=True)
+        value, q = end.point.moved(end.shift), iteration.q_at(end.point, end.shift)
+    if not np.isfinite(value).all():  # rewards are too large to compare actions
+        return mdp.admissible
     lead = np.where(mdp.admissible & ~mdp.terminal[:, np.newaxis], value[:, np.newaxis] - q, np.inf)
     lead[mdp.terminal[:, np.newaxis] & mdp.admissible] = 0.0  # their value is known
     value = np.where(mdp.terminal, mdp.terminal_value, value)
