@@ -793,3 +793,9 @@ def test_plans_that_learn_take_large_counts_with_large_rewards():
     counts = np.array([[5.75e119, 4.01e120], [6.58e120, 1.49e121], [1.47e120, 2.96e120], [1.31e121, 1e121]])
     plan = pr.BayesianRiskMDP(model, pr.DirichletPosterior(counts), 0.5).solve(learning=True, horizon=2, start=0)
     assert plan.value[0] == pytest.approx(-1.6e279 * 1.9)
+
+
+def test_rewards_of_several_lengths_are_refused():
+    bandit = pr.LinearBandit(["a", "b"], 2, rng=0)
+    with pytest.raises(DataError):
+        bandit.update([[1.0, 2.0]], "a", [[1.0], [1.0, 2.0]])

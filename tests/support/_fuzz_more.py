@@ -634,7 +634,7 @@ def _commanded(discount: Any, alpha: Any, start: Any, command: Any, state: Any, 
         rows = [",".join(map(str, row)) for row in zip(*_cells(state, reward), strict=False)]
         path.write_text("\n".join(["episode,step,state,action,reward", *rows]), errors="replace")
         words = [str(command), str(path), "--discount", str(discount), "--alpha", str(alpha), "--start", str(start)]
-        words += ["--out", str(Path(folder) / "out")] if command == "check" else []
+        words += ["--out", str(Path(folder) / "out")] if str(command) == "check" else []
         found = CliRunner().invoke(app, [word.replace("\0", "0") for word in words])
     error = found.exception
     if error is not None and not isinstance(error, SystemExit):

@@ -601,7 +601,8 @@ class LinearBandit(NamedArms):
     def _update_rows(self, context: Any, arm: Any, reward: Any, time: Any, unknown: str) -> Self:
         """Learn in contexts [T,D], or in one that is no list or array of numbers."""
         points, labels = self._read(context, learn=True)
-        if points.shape[:-1] == (1,) and np.ndim(reward) == 0 and isinstance(arm, (str, int)):
+        single = not isinstance(reward, (list, tuple)) and np.ndim(reward) == 0
+        if points.shape[:-1] == (1,) and single and isinstance(arm, (str, int)):
             points = points[0]  # a row vector
         if points.ndim == 1:
             self.update(points, arm, reward, time=time, unknown=unknown)
