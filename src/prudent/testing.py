@@ -485,7 +485,7 @@ def check_posterior(
     >>> rules[-1]
     'posterior-copy'
     """
-    draws, rng = whole_number(draws, "draws", maximum=_MOST), whole_number(rng, "rng", minimum=0)
+    draws, rng = whole_number(draws, "draws", minimum=2, maximum=_MOST), whole_number(rng, "rng", minimum=0)
     return list(_posterior_rules(make, list(observations), model, draws, rng))
 
 

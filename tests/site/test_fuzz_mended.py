@@ -799,3 +799,22 @@ def test_rewards_of_several_lengths_are_refused():
     bandit = pr.LinearBandit(["a", "b"], 2, rng=0)
     with pytest.raises(DataError):
         bandit.update([[1.0, 2.0]], "a", [[1.0], [1.0, 2.0]])
+
+
+def test_policies_are_not_learned_from_contexts_that_vanish():
+    rows = 100
+    log = {
+        "context": np.full((rows, 2), 3.5e-162),
+        "arm": ["a", "b"] * (rows // 2),
+        "propensity": [0.5] * rows,
+        "reward": np.random.default_rng(0).random(rows),
+    }
+    with refused(DataError, "not-finite", argument="log"):
+        pr.learn_policy(log, confidence=0.9)
+
+
+def test_complex_levels_are_refused():
+    with refused(ParameterError, "alpha-range", argument="alphas"):
+        pr.simulate(
+            pr.envs.frozen_lake(0.2), [pr.brps_rl(alpha=0.5)], episodes=2, replications=1, alphas=1j, br_episodes=[1]
+        )

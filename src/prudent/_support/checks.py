@@ -85,7 +85,7 @@ def finite_number(value: Any, name: str) -> float:
 def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool], code: str, hint: str = "") -> float:
     try:
         # True is not one, and "0.9" not a number: whoever writes them has mixed up two arguments
-        number = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
+        number = math.nan if isinstance(value, (bool, np.bool_, str, bytes, np.complexfloating)) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if math.isnan(number):

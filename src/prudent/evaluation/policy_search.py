@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import DataError
 from ..types import BoolArray, FloatArray, IntArray
 
 BINS = 16  # cells of a feature, between quantiles
@@ -59,7 +60,10 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, contexts: FloatArray, values: FloatArray, eligible: BoolArray | None) -> Scores:
-        """Return scores in a unit close to the largest of them."""
+        """Return scores in a unit close to the largest of them; refuse those that are not finite."""
+        if not np.isfinite(values).all():
+            message = "predicted rewards of log are not finite: contexts are too small or too large; scale the features"
+            raise DataError(message, code="not-finite", argument="log")
         unit = math.ldexp(0.5, math.frexp(float(abs(values).max(initial=0.0)))[1])
         return cls(contexts, values / unit, eligible, unit)
 
