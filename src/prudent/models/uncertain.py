@@ -596,6 +596,7 @@ class UncertainMDP(OutcomeModel):
         """
         probabilities = self._distributions(theta)
         timed = Policy.read(policy, self)
+        timed.require(1)
         chosen = timed.at(0)
         choices = cumulative_rows(chosen) if timed.mixed else np.empty((0, 0))
         first = Labels("state", None, self.n_states).index(0 if state is None else state)
