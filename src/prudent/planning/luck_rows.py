@@ -182,16 +182,12 @@ class LuckRows(OutcomeRows):
         slots = np.repeat(self.entries.begin[self.entries.source[pairs]] - starts[:-1], np.diff(starts))
         psi[held] = self.counts[slots + np.arange(entries.size)]
         possible = psi > 0.0
-        weights, total, number = np.zeros(shape), psi.sum(axis=1), possible.sum(axis=1)
+        weights, total, few = np.zeros(shape), psi.sum(axis=1), possible.sum(axis=1) <= 2
         known = total > CONCENTRATED
         if known.any():
             self._doubt = max(self._doubt, self._spread(float(total[known].min())))
-        kinds = (
-            (known, self._certain),
-            (~known & self.is_mean, self._mean),
-            (~known & (not self.is_mean) & (number <= 2), self._two),
-            (~known & (not self.is_mean) & (number > 2), self._three),
-        )
+        kinds = [(known, self._certain)]
+        kinds += [(~known, self._mean)] if self.is_mean else [(~known & few, self._two), (~known & ~few, self._three)]
         for some, kind in kinds:
             if some.any():
                 weights[some] = kind(y[some], psi[some])
