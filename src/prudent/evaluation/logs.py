@@ -9,6 +9,7 @@ again in bounded memory, even one that comes from a generator.
 from __future__ import annotations
 
 import json
+import pickle
 import tempfile
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -235,8 +236,8 @@ class BanditLog:
         self.binary = self.binary and bool(((block.rewards == 0.0) | (block.rewards == 1.0)).all())
         try:
             self._blocks.append(self._copy.tell())
-            for field in fields(block):
-                np.save(self._copy, getattr(block, field.name), allow_pickle=False)
+            arrays = [getattr(block, field.name) for field in fields(block)]
+            pickle.dump(arrays, self._copy, protocol=5)  # a file without a name, which nobody else can write
         except OSError as error:
             message = f"log does not fit into {tempfile.gettempdir()}: {error}; set TMPDIR"
             raise DataError(message, code="no-space", argument="log") from error
@@ -245,7 +246,7 @@ class BanditLog:
         """Yield the rows, in order."""
         for begin in self._blocks:
             self._copy.seek(begin)
-            block = Block(*(np.load(self._copy, allow_pickle=False) for _ in fields(Block)))
+            block = Block(*pickle.load(self._copy))
             yield replace(block, arms=self._order[block.arms], members=self._order[block.members])
 
     def reward_range(self, given: Sequence[float] | None) -> tuple[float, float]:

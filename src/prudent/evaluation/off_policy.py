@@ -469,7 +469,8 @@ class _Sums:
         predictions = model.predict(block)
         model.observe(block, predictions, chances)
         q = predictions[rows, block.arms]
-        for values in (predictions[chances > 0.0], q):
+        likely = chances > 0.0
+        for values in (predictions if likely.all() else predictions[likely], q):
             self.lowest = min(self.lowest, float(values.min()))
             self.highest = max(self.highest, float(values.max()))
         r = block.rewards - self.centre
@@ -485,10 +486,10 @@ class _Sums:
                 product = w * np.roll(column, shift)
                 self.products[i] = min(self.products[i, 0], product.min()), max(self.products[i, 1], product.max())
         rewarded = w[(w > 0.0) & (block.rewards != 0.0)]
-        self.rewarded += rewarded.size, rewarded.sum(), rewarded @ rewarded
+        self.rewarded += rewarded.size, rewarded.sum(), np.square(rewarded).sum()  # without threads of BLAS
         for piece, mark, complete in pieces(self.marks, self.all.count, len(block)):
             self.all.add(values[piece])
-            self.chosen[mark] += chances[piece].sum(axis=0)
+            self.chosen[mark] += np.ones(piece.stop - piece.start) @ chances[piece]
             self.logged[mark] += np.bincount(block.arms[piece], minlength=len(self.log.arms))
             if complete:
                 self.snapshots.append(self.all.copy())

@@ -224,7 +224,13 @@ def table_reader(table: Any, log: BanditLog, name: str) -> Chances:
     Columns of a DataFrame are names of arms. A single column of names is the policy that chooses them.
     """
     values = _read_table(table, log, name, log.rows, ParameterError)
-    return lambda block: _rows_of(values[block.rows], block, log, name)
+
+    def rows_of(block: Block) -> FloatArray:
+        rows = block.rows
+        adjacent = rows.size > 0 and bool((np.diff(rows) == 1).all())  # then no copy is needed
+        return _rows_of(values[rows[0] : rows[-1] + 1] if adjacent else values[rows], block, log, name)
+
+    return rows_of
 
 
 def _read_table(table: Any, log: BanditLog, name: str, size: int, error: type[PrudentError]) -> npt.NDArray[Any]:
