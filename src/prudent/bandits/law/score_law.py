@@ -8,8 +8,13 @@ is tabulated once for all arms, as a piecewise quintic through exact values of G
 - CVaR of more draws: given the highest draw Z_(M) that counts, the M - 1 below it are independent truncated normals,
   so the characteristic function of W is a one-dimensional integral, and G its Fourier inverse.
 
-Scores are independent, so P(arm a is chosen) = integral of g_a times the product of the other arms' cdfs: it is
-evaluated by adaptive Gauss-Kronrod quadrature. The density of a is smooth on its own scale and the product is
+Scores are independent, so P(arm a is chosen) = integral of g_a times the product of the other arms' cdfs. Where all
+are densities and cdfs of sums of normals of like sds, the integrand is one smooth hump that vanishes at both ends, and
+sums over equidistant points converge faster than any power of the distance: half the distance squares the relative
+error, or better. So the points are doubled until two sums differ by about the root of what is asked. The first distance
+is half of the narrowest sd, closer than any hump that is worth counting.
+
+Else adaptive Gauss-Kronrod quadrature evaluates it. The density of a is smooth on its own scale and the product is
 monotone, so what is sharp in the integrand is a step as wide as the range of one arm. No panel is much wider than the
 ranges that it meets, so no step can hide between its nodes; then the error estimate decides. Every chance is right to
 about 1e-12 for the law of the table, whatever the sds.
@@ -32,7 +37,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,39 +47,34 @@ from ..._numerics.student import student_from_log_survival, student_log_constant
 from ..._support.checks import FloatArray, IntArray
 from ...errors import ParameterError
 from .clipped import clipped_pair, lowest_pair, third_atom
+from .integral import (
+    CLIPPED,
+    CLIPPED_PAIR,
+    DISTANCE,
+    DOUBLINGS,
+    GAUSS,
+    KRONROD,
+    MOST_PANELS,
+    MOST_POINTS,
+    NEGLIGIBLE,
+    NODES,
+    PLAIN,
+    SHARE,
+    Rivals,
+    cdf_of,
+    high_end,
+    hump,
+    integral,
+    pieces_of,
+)
 from .tables import LEAST, TableLaw, cvar_table, mirrored, order_statistic_table, quintics
 
-_TOLERANCE = 1e-16  # on the square of the difference of the 7- and the 15-point rule, over the integral
 _JOINT_TOLERANCE = 1e-15  # the same for all chances at once
-_NEGLIGIBLE = 1e-16  # a difference that needs no further look
-_SHARE = 0.3  # of the range of an arm: the widest panel that may meet it
-_MOST_PANELS = 2000
 _SHARPEST = 1e-3  # sd of the sharpest arm over the distance of arms, for all chances at once
 _SHARPEST_STUDENT = 1e-5  # the same for Student's t, whose panels do not miss a step
 
 
-# Nodes, and weights of the 15-point Kronrod and of the 7-point Gauss rule, which has every other node
-_NODES, _KRONROD, _GAUSS = np.array(
-    [
-        (0.9914553711208126, 0.022935322010529224, 0.0),
-        (0.9491079123427585, 0.06309209262997856, 0.1294849661688697),
-        (0.8648644233597691, 0.10479001032225019, 0.0),
-        (0.7415311855993945, 0.14065325971552592, 0.27970539148927664),
-        (0.5860872354676911, 0.1690047266392679, 0.0),
-        (0.4058451513773972, 0.19035057806478542, 0.3818300505051189),
-        (0.20778495500789848, 0.20443294007529889, 0.0),
-        (0.0, 0.20948214108472782, 0.4179591836734694),
-    ]
-).T.copy()
 _HOPELESS = 1e12  # scales behind the best, of arms with Student's t: their chance is below 1e-47
-_PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
-
-
-class _Rivals(NamedTuple):
-    """The other arms, as far as they count."""
-
-    size: int
-    moments: FloatArray  # [5,k] means and sds; chances to be below an atom, and at it; cells of the table per unit
 
 
 class ScoreLaw:
@@ -89,8 +89,8 @@ class ScoreLaw:
                 f"these settings weigh {places.size}"
             )
             raise ParameterError(message, code="no-propensity", argument="settings", value=places.size)
-        kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
-        if kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
+        kind = PLAIN if not clip else CLIPPED if places.size == 1 else CLIPPED_PAIR
+        if kind == CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
             from scipy.special import ndtri
 
             low = float(ndtri(LEAST / abs(n)))
@@ -104,7 +104,7 @@ class ScoreLaw:
 
     def cdf(self, x: float) -> float:
         """Return P(W <= x)."""
-        return _cdf(x, self._law)
+        return cdf_of(x, self._law)
 
     def chance(self, means: FloatArray, sds: FloatArray, place: int) -> float:
         """Return the chance that arm ``place`` scores highest among those with means and sds [k]."""
@@ -145,164 +145,15 @@ class ScoreLaw:
 score_law = lru_cache(maxsize=64)(ScoreLaw)  # weights as a tuple
 
 
-@kernel
-def _cdf(x: float, law: TableLaw) -> float:
-    return _table_cdf((x - law.low) / law.step, law.cells)
-
-
-@kernel
-def _table_cdf(place: float, cells: FloatArray) -> float:
-    """Return the cdf at a place of the table, in cells from its start."""
-    if not place > 0.0:
-        return 0.0
-    if place >= cells.shape[0]:
-        return 1.0
-    i = np.uint64(place)  # an unsigned index needs no look at its sign
-    t = place - i
-    return cells[i, 0] + t * (cells[i, 1] + t * (cells[i, 2] + t * (cells[i, 3] + t * (cells[i, 4] + t * cells[i, 5]))))
-
-
-@kernel
-def _table_pdf(place: float, cells: FloatArray) -> float:
-    """Return the density at a place of the table, for one cell."""
-    if not place > 0.0 or place >= cells.shape[0]:
-        return 0.0
-    i = np.uint64(place)
-    t = place - i
-    return cells[i, 1] + t * (
-        2.0 * cells[i, 2] + t * (3.0 * cells[i, 3] + t * (4.0 * cells[i, 4] + t * 5.0 * cells[i, 5]))
-    )
-
-
-# -- the integral ------------------------------------------------------------------------------------------
-
-
-@kernel
-def _product(x: float, rivals: _Rivals, law: TableLaw) -> float:
-    """Return the chance that every other arm scores at most ``x``."""
-    moments = rivals.moments
-    chance = 1.0
-    start = law.low / law.step
-    for b in range(rivals.size):
-        if law.kind == _CLIPPED_PAIR:
-            chance *= clipped_pair(x, moments[0, b], moments[1, b], law, False)[0]
-        else:
-            chance *= _table_cdf((x - moments[0, b]) * moments[4, b] - start, law.cells)
-        if chance < 1e-18:
-            return 0.0
-    return chance
-
-
-@kernel
-def _integrand(x: float, m: float, s: float, rivals: _Rivals, atoms: bool, law: TableLaw) -> float:
-    if atoms:  # the others' chances to be below the atom, and at it
-        chance = 1.0
-        for b in range(rivals.size):
-            chance *= rivals.moments[2, b] + x * rivals.moments[3, b]
-        return chance
-    if law.kind == _CLIPPED_PAIR:
-        density = clipped_pair(x, m, s, law, False)[1]
-    else:
-        density = _table_pdf(((x - m) / s - law.low) / law.step, law.cells) / (s * law.step)
-    if density == 0.0:
-        return 0.0
-    return density * _product(x, rivals, law)
-
-
-@kernel
-def _integral(edges: FloatArray, pieces: int, m: float, s: float, rivals: _Rivals, atoms: bool, law: TableLaw) -> float:
-    """Return the integral between the first and the last of ``pieces`` + 1 edges, by bisection of every piece."""
-    starts = np.empty(64)
-    ends = np.empty(64)
-    total = 0.0
-    panels = 0
-    for piece in range(pieces):
-        starts[0], ends[0] = edges[piece], edges[piece + 1]
-        depth = 1 if ends[0] > starts[0] else 0
-        while depth > 0:
-            depth -= 1
-            a, b = starts[depth], ends[depth]
-            half = 0.5 * (b - a)
-            centre = 0.5 * (a + b)
-            more = depth < 62 and panels < _MOST_PANELS
-            if not more or atoms or not b - a > _widest(a, b, s, rivals, law):
-                middle = _integrand(centre, m, s, rivals, atoms, law)
-                fine, coarse = _KRONROD[7] * middle, _GAUSS[7] * middle
-                for i in range(7):
-                    shift = half * _NODES[i]
-                    pair = _integrand(centre - shift, m, s, rivals, atoms, law)
-                    pair += _integrand(centre + shift, m, s, rivals, atoms, law)
-                    fine += _KRONROD[i] * pair
-                    coarse += _GAUSS[i] * pair
-                panels += 1
-                # The error of the finer rule is about gap**1.6 / area**0.6. A step that is not resolved has a gap like
-                # the area, and is bisected down to an area of no account.
-                gap, area = half * abs(fine - coarse), half * fine
-                vague = gap > _NEGLIGIBLE and gap * gap > _TOLERANCE * area
-                if not (vague and more and panels < _MOST_PANELS):
-                    total += half * fine
-                    continue
-            starts[depth], ends[depth] = a, centre
-            starts[depth + 1], ends[depth + 1] = centre, b
-            depth += 2
-    return total
-
-
-@kernel
-def _widest(a: float, b: float, s: float, rivals: _Rivals, law: TableLaw) -> float:
-    """Return how wide a panel from ``a`` to ``b`` may be: a share of the narrowest range of an arm that it meets."""
-    low, high = law.low, _high(law)
-    narrowest = s
-    for i in range(rivals.size):
-        mean, sd = rivals.moments[0, i], rivals.moments[1, i]
-        if sd < narrowest and mean + low * sd < b and mean + high * sd > a:
-            narrowest = sd
-    return _SHARE * (high - low) * narrowest
-
-
-@kernel
-def _high(law: TableLaw) -> float:
-    """Return where the table ends."""
-    return law.low + law.step * law.cells.shape[0]
-
-
-@kernel
-def _pieces(left: float, right: float, cut: float, rivals: _Rivals, law: TableLaw, edges: FloatArray) -> int:
-    """Write rising edges from ``left`` to ``right``, with ``cut`` if it is inside; return the number of pieces.
-
-    A step much narrower than a panel hides if it is nearer to the panel's end than the outermost node. So the ranges of
-    arms that are that narrow get panels of their own.
-    """
-    edges[0] = left
-    edges[1] = right
-    size = 2
-    narrow = (right - left) / 8.0
-    low, high = law.low, _high(law)
-    for b in range(-1, rivals.size):
-        for end in range(2):
-            if b < 0:
-                x = cut if end == 0 else 0.5 * (left + right)
-            elif rivals.moments[1, b] * (high - low) < narrow:
-                x = rivals.moments[0, b] + rivals.moments[1, b] * (low if end == 0 else high)
-            else:
-                continue
-            if not left < x < right:
-                continue
-            place = size
-            while edges[place - 1] > x:
-                edges[place] = edges[place - 1]
-                place -= 1
-            edges[place] = x
-            size += 1
-    return size - 1
+# -- one arm ------------------------------------------------------------------------------------------------
 
 
 @kernel
 def _atom_masses(atom: int, x: float, m: float, s: float, law: TableLaw) -> tuple[float, float]:
     """Return P(S < x) and P(S = x) at an atom: number 0 is at 0, number 1 at 1, number 2 between them."""
     n = abs(law.n)
-    if law.kind == _CLIPPED:
-        upto = _cdf((x - m) / s, law)
+    if law.kind == CLIPPED:
+        upto = cdf_of((x - m) / s, law)
         return (0.0, upto) if atom == 0 else (upto, 1.0 - upto)
     if atom == 0:
         return 0.0, clipped_pair(0.0, m, s, law, False)[0]
@@ -326,37 +177,42 @@ def _chance(means: FloatArray, sds: FloatArray, place: int, law: TableLaw, other
     if not sds[place] > 0.0:  # the context is zero: all scores are equal
         return 1.0 / arms
     s = sds[place]
-    kind, low, high = law.kind, law.low, _high(law)
+    kind, low, high = law.kind, law.low, high_end(law)
     # Seen from its mean, an arm is as sharp as its sd, however far it is from zero. (Not so where 0 and 1 have to be
     # exact: the law of a clipped pair.)
-    origin = 0.0 if kind == _CLIPPED_PAIR else means[place]
+    origin = 0.0 if kind == CLIPPED_PAIR else means[place]
     m = means[place] - origin
     # Below the highest lower end of a score's range the product of cdfs is zero; arms that end below it do not count.
     left = -math.inf
     for b in range(arms):
         left = max(left, (means[b] - origin) + low * sds[b])
     right = m + high * s
-    if kind != _PLAIN:
+    if kind != PLAIN:
         left = min(max(left, -origin), 1.0 - origin)
         right = min(right, 1.0 - origin)
     count = 0
     for b in range(arms):
-        if b != place and ((means[b] - origin) + high * sds[b] > left or kind != _PLAIN):
+        if b != place and ((means[b] - origin) + high * sds[b] > left or kind != PLAIN):
             others[0, count] = means[b] - origin
             others[1, count] = sds[b]
             others[4, count] = 1.0 / (sds[b] * law.step)
             count += 1
-    rivals = _Rivals(count, others)
+    rivals = Rivals(count, others)
     total = 0.0
     second = third_atom(law)
     edges = np.empty(2 * count + 4)
+    if left < right and kind == PLAIN:
+        total = hump(left, right, m, s, rivals, law)
+        if total >= 0.0:
+            return total
+        total = 0.0
     if left < right:
-        pieces = _pieces(left, right, second if kind == _CLIPPED_PAIR else right, rivals, law, edges)
-        total = _integral(edges, pieces, m, s, rivals, False, law)
-    if kind == _PLAIN:
+        pieces = pieces_of(left, right, second if kind == CLIPPED_PAIR else right, rivals, law, edges)
+        total = integral(edges, pieces, m, s, rivals, False, law)
+    if kind == PLAIN:
         return total
     edges[0], edges[1] = 0.0, 1.0
-    for i in range(3 if kind == _CLIPPED_PAIR else 2):
+    for i in range(3 if kind == CLIPPED_PAIR else 2):
         atom = (second if i == 2 else float(i)) - origin
         _, mass = _atom_masses(i, atom, m, s, law)
         if mass < 1e-17:
@@ -367,7 +223,7 @@ def _chance(means: FloatArray, sds: FloatArray, place: int, law: TableLaw, other
             others[2, b], others[3, b] = below, at
             chance *= below + at
         if chance > 1e-17:
-            total += mass * _integral(edges, 1, m, s, rivals, True, law)
+            total += mass * integral(edges, 1, m, s, rivals, True, law)
     return total
 
 
@@ -412,7 +268,7 @@ def _every_chance(
     # cells of the table for each unit
     shape = np.zeros((7, arms))
     for i in range(arms):
-        shape[2, i], shape[3, i], shape[5, i] = law.low, _high(law), law.low / law.step
+        shape[2, i], shape[3, i], shape[5, i] = law.low, high_end(law), law.low / law.step
         if freedom[i] > 0.0:
             shape[2, i] = student_from_log_survival(math.log1p(-LEAST / abs(law.n)), freedom[i])
             shape[3, i] = student_from_log_survival(math.log(LEAST) / abs(law.n), freedom[i])
@@ -433,7 +289,7 @@ def _every_chance(
             widest = max(widest, abs(means[t, i] - means[t, 0]) + sds[t, i])
         if not least > 0.0:
             out[t] = 1.0 / arms
-        elif freedom[0] > 0.0 or (law.kind == _PLAIN and least > _SHARPEST * widest):
+        elif freedom[0] > 0.0 or (law.kind == PLAIN and least > _SHARPEST * widest):
             for i in range(arms):
                 shape[0, i], shape[1, i] = means[t, i] - means[t, 0], sds[t, i]
                 shape[6, i] = 1.0 / sds[t, i] if shape[4, i] > 0.0 else 1.0 / (sds[t, i] * law.step)
@@ -480,29 +336,32 @@ def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray, only: int)
         chance = 1.0
         for i in range(arms):
             chance *= values[0, i]
-        if chance < _NEGLIGIBLE:
+        if chance < NEGLIGIBLE:
             left = middle
         else:
             above = middle
+    if shape[4, 0] == 0.0 and _joint_humps(left, right, shape, law, values, fine, coarse, out):
+        return
+    out[:] = 0.0
     starts[0], ends[0] = left, right
     depth, panels = 1, 0
     while depth > 0:
         depth -= 1
         a, b = starts[depth], ends[depth]
         half, centre = 0.5 * (b - a), 0.5 * (a + b)
-        more = depth < 62 and panels < _MOST_PANELS
+        more = depth < 62 and panels < MOST_PANELS
         if not (more and b - a > _joint_width(a, b, shape)):
             fine[:] = 0.0
             coarse[:] = 0.0
             for i in range(15):
                 place = 7 - abs(i - 7)
-                shift = half * _NODES[place] * (1.0 if i > 7 else -1.0)
-                _add_products(centre + shift, shape, law, values, _KRONROD[place], _GAUSS[place], fine, coarse)
+                shift = half * NODES[place] * (1.0 if i > 7 else -1.0)
+                _add_products(centre + shift, shape, law, values, KRONROD[place], GAUSS[place], fine, coarse)
             panels += 1
             vague = False
             for i in range(arms):
                 gap, area = half * abs(fine[i] - coarse[i]), half * fine[i]
-                sharp = gap > _NEGLIGIBLE and gap * gap > _JOINT_TOLERANCE * area
+                sharp = gap > NEGLIGIBLE and gap * gap > _JOINT_TOLERANCE * area
                 vague = vague or (sharp and (only < 0 or only == i))
             if not (vague and more):
                 for i in range(arms):
@@ -514,6 +373,49 @@ def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray, only: int)
 
 
 @kernel
+def _joint_humps(
+    left: float,
+    right: float,
+    shape: FloatArray,
+    law: TableLaw,
+    values: FloatArray,
+    found: FloatArray,
+    unused: FloatArray,
+    out: FloatArray,
+) -> bool:
+    """Write the chances of all arms by sums over equidistant points, as ``hump``; return False if panels are better."""
+    arms = shape.shape[1]
+    narrowest = math.inf
+    for i in range(arms):
+        if shape[0, i] + shape[1, i] * shape[3, i] > left:
+            narrowest = min(narrowest, shape[1, i])
+    if not right - left < MOST_POINTS * DISTANCE * narrowest:
+        return False
+    points = 1 + int((right - left) / (DISTANCE * narrowest))
+    distance = (right - left) / points
+    first = left + distance
+    for doubling in range(DOUBLINGS + 1):
+        found[:] = 0.0
+        for i in range(points):
+            _add_products(first + i * distance, shape, law, values, distance, 0.0, found, unused)
+        vague = doubling == 0
+        for i in range(arms):
+            if doubling == 0:
+                out[i] = found[i]
+                continue
+            gap = abs(found[i] - out[i])
+            out[i] = 0.5 * (out[i] + found[i])
+            vague = vague or (gap > NEGLIGIBLE and gap * gap > _JOINT_TOLERANCE * out[i])
+        if not vague:
+            return True
+        if doubling > 0:
+            distance *= 0.5
+            points *= 2
+        first = left + 0.5 * distance
+    return False
+
+
+@kernel
 def _joint_width(a: float, b: float, shape: FloatArray) -> float:
     """Return how wide a panel from ``a`` to ``b`` may be."""
     width = math.inf
@@ -522,7 +424,7 @@ def _joint_width(a: float, b: float, shape: FloatArray) -> float:
         if shape[4, i] > 0.0:
             width = min(width, 2.0 * sd + 0.5 * max(a - mean, mean - b, 0.0))
         elif mean + shape[2, i] * sd < b and mean + shape[3, i] * sd > a:
-            width = min(width, _SHARE * (shape[3, i] - shape[2, i]) * sd)
+            width = min(width, SHARE * (shape[3, i] - shape[2, i]) * sd)
     return width
 
 
@@ -557,7 +459,7 @@ def _add_products(
                 continue
             if not place > 0.0:
                 values[0, i], values[1, i] = 0.0, 0.0
-            else:  # _table_cdf and _table_pdf
+            else:  # table_cdf and _table_pdf
                 c = cells[np.uint64(place)]
                 t = place - np.uint64(place)
                 values[0, i] = c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * c[5]))))
