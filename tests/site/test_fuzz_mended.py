@@ -818,3 +818,17 @@ def test_complex_levels_are_refused():
         pr.simulate(
             pr.envs.frozen_lake(0.2), [pr.brps_rl(alpha=0.5)], episodes=2, replications=1, alphas=1j, br_episodes=[1]
         )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"br_episodes": [[1.0], [1.0, 2.0]]},
+        {"br_episodes": [[1, 2], [3, 4]]},
+        {"br_episodes": [1], "alphas": [[0.1], [0.2, 0.3]]},
+        {"br_episodes": [1], "alphas": [[0.1, 0.2]]},
+    ],
+)
+def test_tables_of_episodes_and_levels_are_refused(given):
+    with pytest.raises(ParameterError):
+        pr.simulate(pr.envs.frozen_lake(0.2), [pr.brps_rl(alpha=0.5)], episodes=5, replications=1, **given)

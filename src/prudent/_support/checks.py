@@ -185,7 +185,7 @@ def finite_array(
     """Return ``values`` as a contiguous float64 array with no NaN or infinity."""
     array = np.asarray(number_array(values, name, error=error), order="C")
     if ndim is not None:
-        _require_axes(array, name, ndim, error)
+        require_axes(array, name, ndim, error)
     finite = np.isfinite(array)
     if not finite.all():
         refuse(~finite, array, name, "a finite number", error=error, code="not-finite")
@@ -289,7 +289,7 @@ def integer_array(
     """Return ``values`` as an array of some integer type; floats are refused."""
     array = _array_of("whole numbers", values, name, error, code="not-an-integer")
     _require_integers(array, name, error)
-    _require_axes(array, name, ndim, error)
+    require_axes(array, name, ndim, error)
     return array
 
 
@@ -326,7 +326,8 @@ def _require_integers(array: npt.NDArray[Any], name: str, error: type[PrudentErr
         raise error(message, code="not-an-integer", argument=name)
 
 
-def _require_axes(array: npt.NDArray[Any], name: str, ndim: int, error: type[PrudentError]) -> None:
+def require_axes(array: npt.NDArray[Any], name: str, ndim: int, error: type[PrudentError]) -> None:
+    """Raise unless an array has ``ndim`` axes."""
     if array.ndim != ndim:
         message = f"{name} must have {ndim} axes, got shape {array.shape}"
         raise error(message, code="wrong-shape", argument=name, value=array.shape)

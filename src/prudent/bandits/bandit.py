@@ -37,12 +37,7 @@ from .named_arms import NamedArms
 from .settings import BanditSettings, checked_sd
 
 _FLOAT = np.dtype(np.float64)
-_array = np.array  # looked up once: decisions take microseconds
-
-
-def _is_complex(context: Any) -> bool:
-    """Return whether NumPy would drop imaginary parts of a context."""
-    return type(context) is np.ndarray and context.dtype.kind == "c"
+_array, _ndarray = np.array, np.ndarray  # looked up once: decisions take microseconds
 
 
 class LinearBandit(NamedArms):
@@ -442,7 +437,10 @@ class LinearBandit(NamedArms):
         (2,)
         """
         try:
-            point = _array(context, _FLOAT) if type(context) in PLAIN and not _is_complex(context) else None
+            kind = type(context)
+            point = None
+            if kind in PLAIN and (kind is not _ndarray or context.dtype.kind != "c"):  # type: ignore[union-attr]
+                point = _array(context, _FLOAT)
         except (TypeError, ValueError, OverflowError):
             point = None
         if point is None or point.ndim != 1:
@@ -560,7 +558,10 @@ class LinearBandit(NamedArms):
         {0: 1, 1: 1}
         """
         try:
-            point = _array(context, _FLOAT) if type(context) in PLAIN and not _is_complex(context) else None
+            kind = type(context)
+            point = None
+            if kind in PLAIN and (kind is not _ndarray or context.dtype.kind != "c"):  # type: ignore[union-attr]
+                point = _array(context, _FLOAT)
         except (TypeError, ValueError, OverflowError):
             point = None
         if unknown != "raise":

@@ -30,8 +30,9 @@ from .._support.checks import (
     one_of,
     open_probability,
     refuse,
+    require_axes,
     require_scale,
-    risk_level,
+    risk_levels,
     whole_number,
 )
 from .._support.cluster import replicated
@@ -203,7 +204,8 @@ def simulate(
     expected = "settings such as brps_rl(0.9), or a class or function that makes an agent from a model"
     settings: list[AnyAgent] = checked_agents(agents, Settings, expected, factories=True)
     n_episodes = whole_number(episodes, "episodes", memory=64.0)
-    measured = index_array(np.atleast_1d(br_episodes), "br_episodes", n_episodes, ParameterError)
+    measured = np.atleast_1d(index_array(br_episodes, "br_episodes", n_episodes, ParameterError))
+    require_axes(measured, "br_episodes", 1, ParameterError)
     if alphas is not None and not measured.size:
         message = "alphas are those of BR-regret; give its episodes as br_episodes"
         raise ParameterError(message, code="missing-argument", argument="br_episodes")
@@ -324,7 +326,9 @@ def _joined(name: str, parts: list[Arrays]) -> npt.NDArray[Any]:
 def _metric_levels(alphas: Any, settings: list[AnyAgent]) -> list[tuple[float, ...]]:
     """Return the risk levels of BR-regret for each agent."""
     if alphas is not None:
-        return [tuple(risk_level(alpha, "alphas") for alpha in np.atleast_1d(alphas))] * len(settings)
+        levels = np.atleast_1d(risk_levels(alphas, "alphas"))
+        require_axes(levels, "alphas", 1, ParameterError)
+        return [tuple(levels.tolist())] * len(settings)
     for i, agent in enumerate(settings):
         if not isinstance(getattr(agent, "alpha", None), float):
             message = f"alphas must be given: agents[{i}], {agent.label}, has no single risk level"
