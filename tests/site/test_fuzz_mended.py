@@ -814,7 +814,7 @@ def test_policies_are_not_learned_from_contexts_that_vanish():
 
 
 def test_complex_levels_are_refused():
-    with refused(ParameterError, "not-a-number", argument="alphas"):
+    with refused(ParameterError, "not-numbers", argument="alphas"):
         pr.simulate(
             pr.envs.frozen_lake(0.2), [pr.brps_rl(alpha=0.5)], episodes=2, replications=1, alphas=1j, br_episodes=[1]
         )
