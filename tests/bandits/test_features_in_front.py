@@ -312,6 +312,28 @@ def test_a_transformer_must_be_fitted():
         pr.LinearBandit(2, features=preprocessing.OneHotEncoder())
 
 
+def test_check_speaks_of_columns_and_not_of_places_that_wait_for_a_category(rng):
+    bandit = pr.LinearBandit(["a", "b"], features=made_features(), rng=1)
+    assert not played(bandit, made_rows(rng, 200), rng).check().findings
+    same = [row | {"device": "phone"} for row in made_rows(rng, 200)]
+    bandit = played(pr.LinearBandit(["a", "b"], features=made_features(), rng=1), same, rng)
+    (finding,) = bandit.check()
+    assert finding.kind == "constant"
+    assert "column 'device'" in finding.text
+    items = pr.SharedLinearBandit(features=made_features(), rng=1)
+    items.update(same, None, rng.normal(size=len(same)))
+    assert [found.kind for found in items.check()] == ["constant"]
+
+
+@pytest.mark.parametrize(("cell", "shown"), [(-3, "-3"), (10**400, "a number out of range"), (True, "True")])
+def test_a_cell_at_fault_is_shown(cell, shown):
+    bandit = pr.LinearBandit(2, features=pr.Features(visits="count", tags="tags"), rng=1)
+    column = "tags" if cell is True else "visits"
+    with pytest.raises(DataError, match=f"is {shown},") as caught:
+        bandit.select({column: cell})
+    assert caught.value.fields["value"] == shown
+
+
 # -- service -----------------------------------------------------------------------------------------------
 
 

@@ -16,13 +16,13 @@ this bound neither heavy tails nor rewards that are mostly 0 pass for a differen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray
 from .kernels.layout import GAIN, HIGH, LOW, PULLS, WEIGHT, Arms
 
 FALSE_ALARM = 1e-7
@@ -31,6 +31,7 @@ _LEAST_FREEDOM = 30  # degrees of freedom for tests of residuals
 _NOISE_RATIO = 2.0  # of the sds of arms, below which a difference does no harm
 _STARVED = 0.02  # of an equal share of rewards
 _SHOWN = 5
+Spans = Mapping[str, slice] | None
 
 
 class Finding(NamedTuple):
@@ -75,22 +76,28 @@ def checkup(
     intercept: bool,
     features: Sequence[str] | None = None,
     *,
+    spans: Spans = None,
     normal: bool = True,
 ) -> Checkup:
-    """Return the findings; residuals are looked at if rewards are ``normal``. ``features`` are names."""
+    """Return the findings; residuals are looked at if rewards are ``normal``.
+
+    ``features`` are names, and ``spans`` the places of columns that several features are made of.
+    """
     pulls = arms.marks[:, PULLS]
     residuals = _residuals(arms, names) if normal else ()
     dim = arms.mean.shape[1]
     sums = arms.gram[:, :, :dim, :dim].sum(axis=(0, 1))
     count = float(sums[0, 0] if intercept else arms.parts[:, WEIGHT].sum())  # clicks have weights other than 1
-    about = _features(sums, count, int(pulls.sum()), intercept, features)
+    about = _features(sums, count, int(pulls.sum()), intercept, features, spans)
     return Checkup((*about, *residuals, *_starved(names, pulls)), int(pulls.sum()))
 
 
-def item_checkup(sums: FloatArray, rewards: int, intercept: bool, features: Sequence[str] | None = None) -> Checkup:
+def item_checkup(
+    sums: FloatArray, rewards: int, intercept: bool, features: Sequence[str] | None = None, spans: Spans = None
+) -> Checkup:
     """Return the findings on the features of items, given the sums [D,D] of their products over all rewards."""
     count = float(sums[0, 0]) if intercept else float(rewards)
-    return Checkup(tuple(_features(sums, count, rewards, intercept, features)), rewards)
+    return Checkup(tuple(_features(sums, count, rewards, intercept, features, spans)), rewards)
 
 
 def starved_checkup(names: Sequence[str | int], pulls: IntArray) -> Checkup:
@@ -99,7 +106,7 @@ def starved_checkup(names: Sequence[str | int], pulls: IntArray) -> Checkup:
 
 
 def _features(
-    sums: FloatArray, count: float, rewards: int, intercept: bool, features: Sequence[str] | None
+    sums: FloatArray, count: float, rewards: int, intercept: bool, features: Sequence[str] | None, spans: Spans
 ) -> Iterator[Finding]:
     dim = len(sums)
     called: Sequence[str | int] = range(dim) if features is None else [repr(name) for name in features]
@@ -116,10 +123,9 @@ def _features(
     coded = (
         intercept & (own == sums[0, int(intercept) :]) if intercept else np.zeros(len(own), dtype=np.bool_)
     )  # 0 or 1
-    for i in np.flatnonzero(still)[:_SHOWN] if intercept else ():
-        always = f"feature {called[i]} is always {sums[0, 1 + i] / count:.4g}"
-        text = f"{always}: it tells nothing that the intercept does not. Leave it out."
-        yield Finding("constant", text)
+    constant = [] if not intercept else _constant(still, sums[0, 1:] / count, called, spans)
+    for always in constant[:_SHOWN]:
+        yield Finding("constant", f"{always}: it tells nothing that the intercept does not. Leave it out.")
     sds = np.sqrt(np.where(still | coded | ~(spread < math.inf), np.nan, spread))
     if not np.isfinite(sds).any():
         return
@@ -133,6 +139,13 @@ def _features(
             f"{called[least]} (sds {sds[most]:.4g} and {sds[least]:.4g}). The prior treats all features alike: put "
             "them on one scale, by dividing each by its sd.",
         )
+
+
+def _constant(still: BoolArray, level: FloatArray, called: Sequence[str | int], spans: Spans) -> list[str]:
+    """Return what is said of features that never change; of a column all features must be ``still``."""
+    if spans is None:
+        return [f"feature {called[i]} is always {level[i]:.4g}" for i in map(int, np.flatnonzero(still))]
+    return [f"column {name!r} never changes" for name, span in spans.items() if still[span].all()]
 
 
 # -- residuals ---------------------------------------------------------------------------------------------

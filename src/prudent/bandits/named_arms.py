@@ -286,7 +286,7 @@ class NamedArms(Bandit):
             normal, first = self.reward_kind == "gaussian", int(self._intercept)
             labels = self._labels(self.features)
             names = None if self.features is None else self._belief.labels(labels)[first:]
-            report = checkup(self._belief.table, self._names, self._intercept, names, normal=normal)
+            report = checkup(self._belief.table, self._names, self._intercept, names, spans=self._spans, normal=normal)
             if log is None:
                 return report
             from .log_checkup import log_findings

@@ -93,6 +93,11 @@ class NamedFeatures(Guarded):
         return self.features if self._encoder is None else self._encoder.columns
 
     @property
+    def _spans(self) -> dict[str, slice] | None:
+        """Places of the columns that several features are made of."""
+        return None if self._encoder is None else self._encoder.spans()
+
+    @property
     def encoder(self) -> ContextEncoder | None:
         """The ``Features`` or transformer that makes numbers of contexts with names; None if there is none."""
         return self._encoder

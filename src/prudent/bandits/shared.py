@@ -299,7 +299,8 @@ class SharedLinearBandit(Bandit):
         ['scales']
         """
         with self._lock:
-            return item_checkup(self._belief.design_sums(), self._rewards, self._intercept, self.features)
+            sums = self._belief.design_sums()
+            return item_checkup(sums, self._rewards, self._intercept, self.features, self._spans)
 
     # -- decisions -----------------------------------------------------------------------------------------
 

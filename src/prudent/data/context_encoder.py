@@ -31,6 +31,10 @@ class ContextEncoder(ABC):
     def columns(self) -> Names:
         """Names of the columns that are read."""
 
+    def spans(self) -> dict[str, slice] | None:
+        """Return the places that each column has for itself; None if that is not known."""
+        return None
+
     @property
     @abstractmethod
     def digest(self) -> str:

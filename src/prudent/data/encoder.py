@@ -159,6 +159,16 @@ class Features(ContextEncoder):
         """Names of the columns that are read."""
         return tuple(one.name for one in self._encoders)
 
+    def spans(self) -> dict[str, slice]:
+        """Return the places that each column has for itself, without crosses.
+
+        Returns
+        -------
+        dict of str to slice
+            Places of an encoded row by column.
+        """
+        return {one.name: slice(one.first, one.first + one.width) for one in self._encoders}
+
     @property
     def dim(self) -> int:
         """Number of places D of an encoded row."""
@@ -307,10 +317,11 @@ class Features(ContextEncoder):
     def _fault(self, fault: DataError, column: str, t: int | None) -> DataError:
         """Return the error of a cell with what only the row knows: column and index."""
         where, cell = "context" if t is None else f"context[{t}]", fault.fields.pop("value")
-        shortened = repr(cell)[:80] if not isinstance(cell, int) else "a number out of range"
+        large = isinstance(cell, int) and not -(2**63) <= cell < 2**63  # which may have too many digits to be shown
+        shortened = "a number out of range" if large else repr(cell)[:80]
         index = {} if t is None else {"index": (t,)}
         fault.args = (f"{where}[{column!r}] is {shortened}, {fault}",)
-        fault.fields = {"argument": "context", "column": column, **index}
+        fault.fields = {"argument": "context", "column": column, "value": shortened, **index}
         return fault
 
     def _refuse(self, row: Mapping[str, Any], t: int | None) -> None:
