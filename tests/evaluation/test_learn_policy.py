@@ -209,3 +209,23 @@ def test_constants_and_repeated_values_make_no_cells(rng):
     for kind in ("split", "tree", "linear"):
         policy = pr.learn_policy(log, kinds=[kind])
         assert policy.low <= policy.value <= policy.high
+
+
+def test_rules_leave_out_what_a_narrower_threshold_implies(rng):
+    points = rng.random((3000, 1))
+    best = np.digitize(points[:, 0], [0.3, 0.6])
+    arms = rng.integers(0, 3, len(points))
+    log = {
+        "context": points,
+        "arm": np.array(["a", "b", "c"])[arms],
+        "reward": (arms == best).astype(float),
+        "propensity": np.full(len(points), 1 / 3),
+    }
+    learned = pr.learn_policy(log, kinds=["tree"])
+    rules = learned.rules()
+    assert [rule.rpartition(": ")[2] for rule in rules] == ["a", "b", "c"]
+    assert sum(" and " in rule for rule in rules) == 1  # the one between two thresholds
+    said = [rule.rpartition(": ")[0].replace("x0", "x") for rule in rules]
+    for x in np.linspace(0.005, 0.995, 100):
+        (place,) = [i for i, rule in enumerate(said) if eval(rule, {"x": x})]
+        assert learned.propensities([[x]])[0, place] == 1.0

@@ -212,7 +212,9 @@ class LearnedPolicy(EstimateTable):
                 continue
             for leaf, word in ((0, "<="), (1, ">")):
                 second = f"{self.features[tree.features[child]]} {word} {tree.thresholds[child]:.4g}"
-                lines.append(f"{first} and {second}: {self.arms[tree.ranks[2 * side + leaf, 0]]}")
+                implied = tree.features[child] == tree.features[0] and word == sign  # the second is the narrower one
+                rule = second if implied else f"{first} and {second}"
+                lines.append(f"{rule}: {self.arms[tree.ranks[2 * side + leaf, 0]]}")
         return lines
 
     def _score(self, arm: int) -> str:
