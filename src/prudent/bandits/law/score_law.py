@@ -147,6 +147,15 @@ class ScoreLaw:
             return float(self.every_chance(moments[:1], moments[2:3], moments[3], floor)[0, place])
         return chance
 
+    def decision_chances(self, moments: FloatArray, places: IntArray, floor: float) -> list[float]:
+        """Return ``decision_chance`` of T decisions with moments [T,4,k]."""
+        found = np.empty(len(places))
+        _decision_chances(moments, places, floor, self._fields, found)
+        chances: list[float] = found.tolist()
+        for i in np.flatnonzero(np.isnan(found)):
+            chances[i] = self.decision_chance(moments[i], int(places[i]), floor)
+        return chances
+
 
 score_law = lru_cache(maxsize=64)(ScoreLaw)  # weights as a tuple
 
@@ -261,6 +270,14 @@ def _decision_chance(moments: FloatArray, place: int, floor: float, law_fields: 
         _every_chance(moments[:1], moments[2:3], moments[3], floor, law_fields, every)
         return every[0, place]
     return floor + (1.0 - floor * arms) * _one_chance(moments[0], moments[2], place, TableLaw(*law_fields))
+
+
+@kernel
+def _decision_chances(
+    moments: FloatArray, places: IntArray, floor: float, law_fields: tuple[Any, ...], out: FloatArray
+) -> None:
+    for t in range(places.shape[0]):
+        out[t] = _decision_chance(moments[t], places[t], floor, law_fields)
 
 
 @kernel
