@@ -42,6 +42,8 @@ class Decision:
         Whether probabilities are given.
     candidates : ndarray of float, [k, D], optional
         Features of all candidates, if items were chosen.
+    propensity : float, optional
+        Probability with which the arm was chosen, if it is known already.
 
     Attributes
     ----------
@@ -101,6 +103,7 @@ class Decision:
         version: tuple[int, int],
         with_chances: bool = True,
         candidates: FloatArray | None = None,
+        propensity: float | None = None,
     ) -> None:
         self.arms = arms
         self._places = places  # int; [T] of many contexts; [top] of a slate
@@ -109,7 +112,7 @@ class Decision:
         self.context = context
         self.version = version
         self._with_chances = with_chances
-        self._propensity: Any = None
+        self._propensity: Any = propensity
         self.candidates = candidates
         self.time = time()
         self.id: str | None = None
@@ -149,9 +152,7 @@ class Decision:
         place = np.array(places) if items else places[0]
         score = np.array(scores, dtype=np.float64) if items else scores[0]
         law: Any = None
-        found = cls(arms, place, score, law, context, like.version, propensity is not None, like.candidates)
-        found._propensity = propensity
-        return found
+        return cls(arms, place, score, law, context, like.version, propensity is not None, like.candidates, propensity)
 
     @property
     def _law(self) -> Law:

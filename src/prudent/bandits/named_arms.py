@@ -17,10 +17,12 @@ from ..types import ContextLike, TableLike
 from .base import Bandit
 from .belief.arms import ArmBelief
 from .checkup import Checkup, checkup
-from .decision import Arm
+from .decision import Arm, Decision
+from .kernels.batch import decide_each
 from .kernels.step import LARGEST, usable
 from .law.base import Law
-from .law.normal import NormalLaw
+from .law.normal import NormalLaw, ScoreRule
+from .law.score_law import score_law
 from .limits import LimitedLaw, PropensityLimits
 
 if TYPE_CHECKING:
@@ -199,6 +201,58 @@ class NamedArms(Bandit):
         if labels != self.features and self._encoder is None:
             self.name_features(labels or ())
         return list(points)
+
+    def select_each(self, contexts: FloatArray) -> tuple[list[Decision], list[int]]:
+        """Choose among all arms in contexts one after the other: decisions as of ``select``, bit by bit, sooner.
+
+        Parameters
+        ----------
+        contexts : ndarray of float, [T, D]
+            Contexts, which the decisions keep.
+
+        Returns
+        -------
+        tuple of list
+            Decisions with their probabilities, and the ``position`` of the random stream before each. There are fewer
+            than contexts, or none, if ``select`` must take the next one, or refuse it.
+
+        Examples
+        --------
+        >>> from prudent.bandits import LinearBandit
+        >>> bandit = LinearBandit(2, dim=1, rng=1)
+        >>> again = bandit.copy()
+        >>> decisions, positions = bandit.select_each(np.array([[1.0], [2.0]]))
+        >>> [decision.arm for decision in decisions] == [again.select([x]).arm for x in (1.0, 2.0)]
+        True
+        """
+        with self._lock:
+            belief, names, rule = self._belief, self._names, self._belief.rule
+            k, count, stream, before = len(names), len(contexts), self._stream, (self._decisions, self._rewards)
+            free = self._limits is None and self._drift is None and not self._falling
+            fitting = contexts.shape == (count, self._dim) and rule.floor * k <= 1.0
+            if not (free and fitting and type(belief).decide is ArmBelief.decide):
+                return [], []
+            scores_by = ScoreRule(rule.floor, rule.n, tuple(rule.weights.tolist()), rule.clip, belief.link)
+            try:
+                law = score_law(*scores_by[1:4])
+            except ParameterError:  # there are no probabilities
+                return [], []
+            stream.reserve(count * (k * rule.per_arm + 1))
+            first = stream.position - stream.next
+            moments, scores = np.empty((count, 4, k)), np.empty(count)
+            places, starts = np.empty(count, dtype=np.int64), np.empty(count + 1, dtype=np.int64)
+            given = (before[0] + 1, self._with_constant(contexts), self._every, stream.block, stream.next)
+            done = decide_each(belief.table[:], rule[:], *given, moments, places, scores, starts)
+            stream.next = int(starts[done])
+            self._decisions += done
+        chances = law.decision_chances(moments[:done], places[:done], rule.floor)
+        decisions = [
+            Decision(names, place, score, (own, scores_by), context, (before[0] + i, before[1]), True, None, chance)
+            for i, place, score, own, context, chance in zip(
+                range(done), places.tolist(), scores.tolist(), moments, contexts, chances, strict=False
+            )
+        ]
+        return decisions, (first + starts[:done]).tolist()
 
     def _next_law(self, context: Any, arms: Any, check_floor: bool) -> tuple[Law, bool]:
         points, _ = self._read(context)

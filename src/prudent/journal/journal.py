@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from .store import Entry, Job, New, Taken, id_of, place_of
 from .turns import rewards
 
 _STEP = 500  # entries that are learned before one decision, at most
+_TOGETHER = 256  # decisions that are taken together, at most
 _PATIENCE = 100  # tries to name features before another process does
 
 
@@ -184,8 +186,9 @@ class Journal(JournalChanges):
                 raise ParameterError(message, code="many-contexts", argument="key" if name is not None else "note")
             if several is None:
                 return [self._decided(bandit, context, names, slate, name, digest)], False
-            made, progress = [], Progress("deciding")
-            for one in several:
+            progress = Progress("deciding")
+            made = [] if names is not None or slate else self._decided_together(bandit, several, repeat((None, None)))
+            for one in several[len(made) :]:
                 made.append(self._decided(bandit, one, names, slate, name, digest))
                 progress.show(f"decision {len(made)}")
             progress.close()
@@ -244,8 +247,16 @@ class Journal(JournalChanges):
                 found[i] = error
 
         def decide(bandit: Any) -> list[tuple[int, Decision, New]]:
+            plain = [one for one in ready if _is_plain(one[1])]
+            together = self._decided_together(bandit, [one[1]["context"] for one in plain], [one[3:] for one in plain])
             made = []
+            for (i, _, text, *_), (decision, new) in zip(plain, together, strict=False):
+                new.note = text
+                made.append((i, decision, new))
+            done = {i for i, *_ in made}
             for i, request, text, name, digest in ready:
+                if i in done:
+                    continue
                 context, arms, top = request.get("context"), request.get("arms"), request.get("top")
                 slate = {} if top is None else {"top": top}
                 found[i] = None
@@ -319,15 +330,50 @@ class Journal(JournalChanges):
         at, position = time.time(), bandit.position
         before = bandit.clock() if counting(bandit) else None
         decision: Decision = bandit.select(context, arms, **slate)
-        self._number += 1
         clock = None if before is None else clock_of(bandit, before, decision.arms)
-        state = (self._stream, self._number, at, self._replica.seq, position)
-        new = self._replica.codec.write(bandit, decision, state, clock, key, note)
-        decision.time, decision.id = at, new.row.id
+        new = self._recorded(bandit, decision, at, position, clock, key, note)
         if decision.candidates is not None:
             places = range(len(decision.slate))
             decision.ids = tuple(id_of((self._stream, self._number, place)) for place in places)
         return decision, new
+
+    def _decided_together(
+        self, bandit: Any, contexts: Sequence[Any], about: Iterable[Sequence[Any]]
+    ) -> list[tuple[Decision, New]]:
+        """Take the first of several decisions between all arms; it may be none. ``about`` are their keys and notes."""
+        made: list[tuple[Decision, New]] = []
+        if len(contexts) < 2 or not isinstance(bandit, LinearBandit) or counting(bandit):
+            return made
+        asked = iter(about)
+        for first in range(0, len(contexts), _TOGETHER):
+            some = contexts[first : first + _TOGETHER]
+            try:
+                decisions, positions = bandit.select_each(np.array(some, dtype=np.float64))
+            except (TypeError, ValueError, OverflowError):
+                break
+            at = time.time()
+            for decision, position, (key, note) in zip(decisions, positions, asked, strict=False):
+                made.append((decision, self._recorded(bandit, decision, at, position, None, key, note)))
+            if len(decisions) < len(some):
+                break
+        return made
+
+    def _recorded(
+        self,
+        bandit: Any,
+        decision: Decision,
+        at: float,
+        position: int,
+        clock: dict[str, Any] | None,
+        key: str | None,
+        note: bytes | None,
+    ) -> New:
+        """Give a decision its number and time, and return what is to be written."""
+        self._number += 1
+        state = (self._stream, self._number, at, self._replica.seq, position)
+        new = self._replica.codec.write(bandit, decision, state, clock, key, note)
+        decision.time, decision.id = at, new.row.id
+        return new
 
     def _again(self, earlier: Taken, decision: Decision, new: New, sticky: bool = False) -> Decision:
         """Return the decision that was recorded with a key; ``decision`` is the one that would have been taken now."""
@@ -589,3 +635,10 @@ def _note_text(note: Mapping[str, Any] | None) -> tuple[str | None, bytes | None
         message = f"note must be a mapping of strings to what JSON can hold, got {note!r} ({error})"[:300]
         raise ParameterError(message, code="wrong-type", argument="note") from None
     return text, hashlib.sha256(text.encode()).digest()
+
+
+def _is_plain(request: Mapping[str, Any]) -> bool:
+    """Return whether a request is for all arms in a context that is a list of numbers."""
+    context = request.get("context")
+    numbers = type(context) is list and bool(context) and type(context[0]) is float
+    return numbers and request.get("arms") is None and request.get("top") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import json
 import logging
@@ -26,6 +27,7 @@ from .registry import Registry
 from .slots import Slots
 
 _LOG = logging.getLogger("prudent.serve")
+_YOUNG = 20_000  # objects that are made before cycles among them are looked for: requests leave few
 _SWITCH = 0.0005  # seconds after which a thread that decides lets the event loop run
 
 
@@ -83,6 +85,9 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         """Open the slots and listen."""
         await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # what is there now stays until the end
+        gc.set_threshold(_YOUNG)
         if self.started:
             where = f"http://{self.config.host}:{self.config.port}"
             _LOG.warning(json.dumps({"time": round(time.time(), 3), "listening": where}))

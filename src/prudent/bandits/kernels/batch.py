@@ -20,7 +20,7 @@ from ..._numerics.order_statistics import lowest_normals_into, lowest_students_i
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from . import layout as col
 from .layout import BY_ARM, FIXED, Arms, Rule
-from .step import best_score, clipped, forced_place, lacking, learn, predict, refresh, scale_at
+from .step import best_score, clipped, decide, forced_place, lacking, learn, predict, refresh, scale_at
 from .stream import Uniforms
 
 SingleArray = np.ndarray[Any, np.dtype[np.float32]]
@@ -146,6 +146,37 @@ def decide_rows(
         chosen = eligible[choices.places[first + counted : first + size]]
         arms.marks[:, col.TRIES] += np.bincount(chosen, minlength=len(arms.marks))
     return choices, moments, scale, among
+
+
+@kernel
+def decide_each(
+    arms_fields: tuple[Any, ...],
+    rule_fields: tuple[Any, ...],
+    t: int,
+    contexts: FloatArray,
+    eligible: IntArray,
+    uniforms: FloatArray,
+    start: int,
+    moments: FloatArray,
+    places: IntArray,
+    scores: FloatArray,
+    starts: IntArray,
+) -> int:
+    """Take decisions ``t`` and following in contexts [T,D] one after the other, each as ``step.decide``.
+
+    Writes their moments [T,4,k], the places of the chosen arms [T], their scores [T], and the next unused uniform [T+1]
+    before each of them and in the end. Returns how many were taken: a context that cannot be used ends it.
+    """
+    arms, rule = Arms(*arms_fields), Rule(*rule_fields)
+    starts[0] = start
+    for i in range(contexts.shape[0]):
+        context, own = contexts[i], moments[i]
+        places[i], scores[i], starts[i + 1] = decide(
+            arms, rule, t + i, context, eligible, uniforms, starts[i], own, True
+        )
+        if places[i] < 0:
+            return i
+    return contexts.shape[0]
 
 
 @kernel

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from ..._numerics.compile import kernel
+from ..._numerics.compile import kernel, summing
 from ...types import FloatArray
 from .clipped import clipped_pair
 from .tables import TableLaw
@@ -16,6 +17,9 @@ NEGLIGIBLE = 1e-16  # a difference that needs no further look
 DISTANCE = 0.5  # of equidistant points, over the narrowest sd, before they are doubled
 MOST_POINTS = 128  # of the first sum; with more, sds differ so much that panels are faster
 DOUBLINGS = 3
+_SAFE = 1e-12  # of a chance
+_REACH = math.pi * math.sqrt(2.0 / math.log(2.0 / _SAFE))
+_NOTHING = 1e-18  # a product that adds nothing to a sum
 SHARE = 0.3  # of the range of an arm: the widest panel that may meet it
 MOST_PANELS = 2000
 PLAIN, CLIPPED, CLIPPED_PAIR = 0, 1, 2
@@ -89,7 +93,7 @@ def _product(x: float, rivals: Rivals, law: TableLaw) -> float:
             chance *= clipped_pair(x, moments[0, b], moments[1, b], law, False)[0]
         else:
             chance *= table_cdf((x - moments[0, b]) * moments[4, b] - start, law.cells)
-        if chance < 1e-18:
+        if chance < _NOTHING:
             return 0.0
     return chance
 
@@ -111,29 +115,38 @@ def _integrand(x: float, m: float, s: float, rivals: Rivals, atoms: bool, law: T
 
 
 @kernel
+def safe_distance(squares: float, law: TableLaw) -> float:
+    """Return a distance of equidistant points whose sum is right to ``_SAFE``; ``squares`` are the sum of sd**-2."""
+    return _REACH / math.sqrt(abs(law.n) * squares)
+
+
+@kernel
 def hump(left: float, right: float, m: float, s: float, rivals: Rivals, law: TableLaw) -> float:
     """Return the integral by sums over equidistant points; -1 if panels are better."""
-    narrowest = s
+    narrowest, squares = s, 1.0 / (s * s)
     for b in range(rivals.size):
         mean, sd = rivals.moments[0, b], rivals.moments[1, b]
+        squares += 1.0 / (sd * sd)
         if sd < narrowest and mean + law.low * sd < right:
             narrowest = sd
     if not right - left < MOST_POINTS * DISTANCE * narrowest:
         return -1.0
     points = 1 + int((right - left) / (DISTANCE * narrowest))
+    safe = (right - left) / safe_distance(squares, law)
+    sure = safe < 2.0 * points  # which two sums would take
+    if sure:
+        points = 1 + int(safe)
     distance = (right - left) / points
-    scale, start = 1.0 / (s * law.step), law.low / law.step
+    arms, table = (rivals.size, rivals.moments), (law.low / law.step, law.cells)
+    scale = 1.0 / (s * law.step)
     total, first = 0.0, left + distance
     for doubling in range(DOUBLINGS + 1):
-        found = 0.0
-        for i in range(points):
-            x = first + i * distance
-            density = _table_pdf((x - m) * scale - start, law.cells)
-            if density != 0.0:
-                found += density * _product(x, rivals, law)
-        found *= distance * scale
+        place, values = (first - m) * scale, np.empty(points)
+        found = distance * scale * _sum(first, distance, place, scale, *arms, *table, values)
         if doubling == 0:
             total = found
+            if sure:
+                return total
         else:  # between the points of the last sum
             gap = abs(found - total)
             total = 0.5 * (total + found)
@@ -143,6 +156,52 @@ def hump(left: float, right: float, m: float, s: float, rivals: Rivals, law: Tab
             points *= 2
         first = left + 0.5 * distance
     return -1.0
+
+
+@summing
+def _sum(
+    first: float,
+    distance: float,
+    own: float,
+    scale: float,
+    size: int,
+    moments: FloatArray,
+    start: float,
+    cells: FloatArray,
+    values: FloatArray,
+) -> float:
+    """Return the sum over points of the slope of the table for one arm times the cdfs of ``size`` rivals.
+
+    The first point is ``own`` cells of the table, ``scale`` for each unit, behind the mean of the arm; ``start`` is where
+    the table begins, in cells. An arm goes through all points before the next one, so that nothing has to wait for
+    something else. ``values``, one for each point, is scratch.
+    """
+    points, end, last = values.shape[0], float(cells.shape[0]), np.uint64(cells.shape[0] - 1)
+    place, stride = own - start, distance * scale
+    for i in range(points):
+        x = max(place + i * stride, 0.0)
+        c = min(np.uint64(x), last)  # an end may be missed by rounding
+        t = x - c
+        values[i] = cells[c, 1] + t * (
+            2.0 * cells[c, 2] + t * (3.0 * cells[c, 3] + t * (4.0 * cells[c, 4] + t * 5.0 * cells[c, 5]))
+        )
+    low = 0  # points before it are of no account
+    for b in range(size):
+        place, stride = (first - moments[0, b]) * moments[4, b] - start, distance * moments[4, b]
+        high = int(min(float(points), max(0.0, (end - place) / stride + 1.0)))  # behind it the cdf is 1
+        for i in range(low, high):
+            x = max(place + i * stride, 0.0)
+            c = min(np.uint64(x), last)
+            t = x - c
+            values[i] *= cells[c, 0] + t * (
+                cells[c, 1] + t * (cells[c, 2] + t * (cells[c, 3] + t * (cells[c, 4] + t * cells[c, 5])))
+            )
+        while low < points and values[low] < _NOTHING:
+            low += 1
+    total = 0.0
+    for i in range(low, points):
+        total += values[i]
+    return total
 
 
 @kernel

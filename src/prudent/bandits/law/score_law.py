@@ -10,9 +10,14 @@ is tabulated once for all arms, as a piecewise quintic through exact values of G
 
 Scores are independent, so P(arm a is chosen) = integral of g_a times the product of the other arms' cdfs. Where all
 are densities and cdfs of sums of normals of like sds, the integrand is one smooth hump that vanishes at both ends, and
-sums over equidistant points converge faster than any power of the distance: half the distance squares the relative
-error, or better. So the points are doubled until two sums differ by about the root of what is asked. The first distance
-is half of the narrowest sd, closer than any hump that is worth counting.
+sums over equidistant points converge faster than any power of the distance h. A bound is known beforehand. W is a
+function of n normals to which c is added if it is added to all of them, so at x + iy densities and cdfs of W are at most
+exp(n y^2 / 2) times those at x. Hence the Fourier transform of the integrand at w is at most exp(-w^2 / 2q) times the
+integral, where q is n times the sum of sd^-2 over all arms, and the relative error of the sum is at most about
+2 exp(-2 pi^2 / (q h^2)): the distance at which that is 1e-12 needs no second look. With many arms or draws the bound
+asks for more than is needed. There the points are doubled until two sums differ by about the root of what is asked, as
+half the distance squares the relative error, or better. The first distance is half of the narrowest sd, closer than any
+hump that is worth counting.
 
 Else adaptive Gauss-Kronrod quadrature evaluates it. The density of a is smooth on its own scale and the product is
 monotone, so what is sharp in the integrand is a step as wide as the range of one arm. No panel is much wider than the
@@ -66,6 +71,7 @@ from .integral import (
     hump,
     integral,
     pieces_of,
+    safe_distance,
 )
 from .tables import LEAST, TableLaw, cvar_table, mirrored, order_statistic_table, quintics
 
@@ -140,6 +146,15 @@ class ScoreLaw:
         if chance != chance:
             return float(self.every_chance(moments[:1], moments[2:3], moments[3], floor)[0, place])
         return chance
+
+    def decision_chances(self, moments: FloatArray, places: IntArray, floor: float) -> list[float]:
+        """Return ``decision_chance`` of T decisions with moments [T,4,k]."""
+        found = np.empty(len(places))
+        _decision_chances(moments, places, floor, self._fields, found)
+        chances: list[float] = found.tolist()
+        for i in np.flatnonzero(np.isnan(found)):
+            chances[i] = self.decision_chance(moments[i], int(places[i]), floor)
+        return chances
 
 
 score_law = lru_cache(maxsize=64)(ScoreLaw)  # weights as a tuple
@@ -255,6 +270,14 @@ def _decision_chance(moments: FloatArray, place: int, floor: float, law_fields: 
         _every_chance(moments[:1], moments[2:3], moments[3], floor, law_fields, every)
         return every[0, place]
     return floor + (1.0 - floor * arms) * _one_chance(moments[0], moments[2], place, TableLaw(*law_fields))
+
+
+@kernel
+def _decision_chances(
+    moments: FloatArray, places: IntArray, floor: float, law_fields: tuple[Any, ...], out: FloatArray
+) -> None:
+    for t in range(places.shape[0]):
+        out[t] = _decision_chance(moments[t], places[t], floor, law_fields)
 
 
 @kernel
@@ -392,13 +415,20 @@ def _joint_humps(
     if not right - left < MOST_POINTS * DISTANCE * narrowest:
         return False
     points = 1 + int((right - left) / (DISTANCE * narrowest))
+    squares = 0.0
+    for i in range(arms):
+        squares += 1.0 / (shape[1, i] * shape[1, i])
+    safe = (right - left) / safe_distance(squares, law)
+    sure = safe < 2.0 * points
+    if sure:
+        points = 1 + int(safe)
     distance = (right - left) / points
     first = left + distance
     for doubling in range(DOUBLINGS + 1):
         found[:] = 0.0
         for i in range(points):
             _add_products(first + i * distance, shape, law, values, distance, 0.0, found, unused)
-        vague = doubling == 0
+        vague = doubling == 0 and not sure
         for i in range(arms):
             if doubling == 0:
                 out[i] = found[i]
