@@ -61,7 +61,7 @@ def table_cdf(place: float, cells: FloatArray) -> float:
 
 
 @kernel
-def _table_pdf(place: float, cells: FloatArray) -> float:
+def table_pdf(place: float, cells: FloatArray) -> float:
     """Return the density at a place of the table, for one cell."""
     if not place > 0.0 or place >= cells.shape[0]:
         return 0.0
@@ -104,7 +104,7 @@ def _integrand(x: float, m: float, s: float, rivals: Rivals, atoms: bool, law: T
     if law.kind == CLIPPED_PAIR:
         density = clipped_pair(x, m, s, law, False)[1]
     else:
-        density = _table_pdf(((x - m) / s - law.low) / law.step, law.cells) / (s * law.step)
+        density = table_pdf(((x - m) / s - law.low) / law.step, law.cells) / (s * law.step)
     if density == 0.0:
         return 0.0
     return density * _product(x, rivals, law)
@@ -128,7 +128,7 @@ def hump(left: float, right: float, m: float, s: float, rivals: Rivals, law: Tab
         found = 0.0
         for i in range(points):
             x = first + i * distance
-            density = _table_pdf((x - m) * scale - start, law.cells)
+            density = table_pdf((x - m) * scale - start, law.cells)
             if density != 0.0:
                 found += density * _product(x, rivals, law)
         found *= distance * scale
