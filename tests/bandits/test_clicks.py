@@ -14,6 +14,7 @@ from scipy.special import expit
 import prudent as pr
 from prudent._numerics.glm import mean_odds, sd_odds
 from prudent.bandits.belief.glm import until_next
+from prudent.bandits.kernels.layout import put_sums
 
 ARMS, DIM = 4, 3
 KINDS = {"bernoulli": pr.posteriors.LogisticPosterior, "poisson": pr.posteriors.PoissonPosterior}
@@ -245,8 +246,10 @@ def test_sums_that_take_too_much_are_mended():
     bandit = pr.LinearBandit(1, 2, rewards="bernoulli", prior_precision=1.0, intercept=False).update([1.0, 0.5], 0, 1)
     arms = bandit.belief.table
     mean = arms.mean[0].copy()
-    arms.gram[0, 0, :2, :2] = [[5.0, 0.0], [0.0, -0.9]]
-    arms.gram[0, 0, :2, 2] = arms.gram[0, 0, 2, :2] = mean + arms.gram[0, 0, :2, :2] @ mean  # of the same mean
+    sums = np.zeros((2, 3, 3))
+    sums[0, :2, :2] = [[5.0, 0.0], [0.0, -0.9]]
+    sums[0, 2, :2] = mean + sums[0, :2, :2] @ mean  # of the same mean
+    put_sums(arms, 0, sums)
     bandit.belief._solve()
     np.testing.assert_allclose(bandit.posterior(0).precision, np.diag([6.0, 1.0]), atol=1e-12)
     np.testing.assert_allclose(bandit.posterior(0).mean(), mean, rtol=1e-12)

@@ -23,7 +23,7 @@ def joint():
 
 
 def rows():
-    roots = np.stack([np.diag([s]) for s in SD])
+    roots = SD[:, np.newaxis]  # of one feature
     moments = Moments(roots, MEAN[:, np.newaxis], np.ones((2, 1)), np.arange(3), np.ones(3), np.zeros(3))
     return laws.NormalRows(moments, np.ones(2), np.zeros((0, 3), dtype=bool), ScoreRule(0.05, 2, (1.0,), False, None))
 

@@ -30,7 +30,7 @@ from prudent.bandits import (
     thompson_sampling_inflated,
 )
 from prudent.bandits.kernels.batch import ROWS, decide_rows, fill_scores, learn_rows, single_screen
-from prudent.bandits.kernels.layout import arms_of, handle_of
+from prudent.bandits.kernels.layout import arms_of, handle_of, roots_of
 from prudent.bandits.kernels.step import best_score, decide_one
 from prudent.bandits.kernels.stream import Uniforms
 from prudent.bandits.law.score_law import ScoreLaw, score_law
@@ -322,7 +322,7 @@ KINDS = ["round", "leaning", "flat", "tiny and huge", "uneven", "zeros"]
 
 def learned_arms(learning, size, dim, rng):
     """What the kernels know of arms after 300 rewards, and their posteriors."""
-    arms = arms_of(np.eye(dim), 1.0, np.zeros((size, 2, dim + 1, dim + 1)))
+    arms = arms_of(np.eye(dim), 1.0, size)
     contexts = cloud(learning, 300, dim, rng)
     rewards = contexts @ rng.normal(size=dim) + 0.1 * rng.normal(size=300)  # nearly equal arms
     learn_rows(arms, contexts, rng.integers(0, size, 300), rewards, np.ones(300))
@@ -347,7 +347,7 @@ def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learnin
     ties = rng.random(2)
     for t, context in enumerate(contexts):
         means = (arms.mean * context).sum(axis=1)
-        sds = np.sqrt(((arms.root @ context) ** 2).sum(axis=1))
+        sds = np.sqrt(((roots_of(arms) @ context) ** 2).sum(axis=1))
         low = means[swap] + sds[swap] * rule.screen[1:-1]
         top = means[1 - swap] + sds[1 - swap] * rule.screen[1:-1]
         nearest = np.clip(np.searchsorted(top, low), 0, bins - 2)

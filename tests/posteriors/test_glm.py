@@ -14,6 +14,7 @@ from scipy import optimize, special, stats
 
 from prudent._numerics.glm import COUNTS, ODDS, absorb, learn_score, mean_odds
 from prudent._numerics.least_squares import solve_posterior
+from prudent._numerics.triangles import flat
 from prudent.errors import DataError, ParameterError, PosteriorError
 from prudent.posteriors.glm import LogisticPosterior, PoissonPosterior
 
@@ -163,7 +164,7 @@ def test_contexts_of_every_scale_leave_a_law(kind):
     assert np.isfinite(posterior.mean()).all()
     assert (variance > 0.0).all()
     root, mean = np.empty((4, 4)), np.empty(4)
-    solve_posterior(posterior.gram, np.eye(4), root, mean)
+    solve_posterior(*flat(*posterior.gram, np.eye(4), root), mean)
     np.testing.assert_allclose((root**2).sum(axis=0), variance, rtol=1e-5)
 
 
@@ -231,7 +232,7 @@ def test_batch_is_sequential_and_the_root_is_that_of_the_sums(kind):
     assert batch == single
     np.testing.assert_array_equal(batch.mean(), single.mean())
     root, mean = np.empty((3, 3)), np.empty(3)
-    solve_posterior(batch.gram, np.array(PRIOR), root, mean)
+    solve_posterior(*flat(*batch.gram, np.array(PRIOR), root), mean)
     np.testing.assert_allclose(batch.covariance(), root.T @ root, rtol=1e-11, atol=1e-14)
     np.testing.assert_allclose(batch.mean(), mean, rtol=1e-11)
     np.testing.assert_array_equal(batch.gram, batch.gram.swapaxes(1, 2))
@@ -276,7 +277,7 @@ def test_absorb_is_a_rank_one_update(weight):
     context, before = rng.normal(size=3), mean.copy()
     scratch = np.vstack([root @ context, np.zeros(3)])
     expected = before + 0.7 * np.linalg.solve(precision, context)
-    absorb(root, mean, weight, 0.7, scratch)
+    absorb(*flat(root), mean, weight, 0.7, scratch)
     np.testing.assert_allclose(mean, expected, rtol=1e-13)
     with mpmath.workdps(50):
         column = mpmath.matrix(context.tolist())

@@ -19,8 +19,8 @@ from .compile import inlined
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
-    """Return the address of an array of float64 or int64, which must lie in one piece and be writable."""
-    if not array.flags.carray or array.dtype not in (np.float64, np.int64):
+    """Return the address of an array of float64, int64 or uint32, which must lie in one piece and be writable."""
+    if not array.flags.carray or array.dtype not in (np.float64, np.int64, np.uint32):
         raise TypeError(f"an array of {array.dtype} with {array.flags} has no address for kernels")
     return int(array.ctypes.data)
 
@@ -54,3 +54,9 @@ def float_array(address: int, shape: Any) -> Any:
 def int_array(address: int, shape: Any) -> Any:
     """Return the array of int64 at an address, in a kernel."""
     return carray(_pointer(address), shape, np.int64)
+
+
+@inlined
+def half_array(address: int, shape: Any) -> Any:
+    """Return the array of uint32 at an address, in a kernel."""
+    return carray(_pointer(address), shape, np.uint32)

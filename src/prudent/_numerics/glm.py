@@ -33,7 +33,8 @@ from .._support.checks import FloatArray
 from .._support.progress import Progress
 from ..errors import PosteriorError
 from .compile import kernel, lean
-from .least_squares import lower_products
+from .least_squares import add_row, lower_products
+from .triangles import row_of
 
 ODDS, COUNTS = 0, 1  # the links: logit for Bernoulli rewards, log for counts
 _FAR = 750.0  # exp underflows or overflows beyond this score
@@ -136,7 +137,7 @@ def learn_score(
 
 @lean
 def absorb(root: FloatArray, mean: FloatArray, weight: float, pull: float, scratch: FloatArray) -> None:
-    """Add ``weight`` s s' to V, given by its ``root`` [D,D], and ``pull`` V^-1 s with the old V to the mean.
+    """Add ``weight`` s s' to V, given by its ``root``, and ``pull`` V^-1 s with the old V to the mean.
 
     ``scratch`` [2,D] holds root s in its first row. Rows of the root go by twos: what they share is read once.
     """
@@ -152,7 +153,7 @@ def absorb(root: FloatArray, mean: FloatArray, weight: float, pull: float, scrat
         total += weight * other * other
         last = math.sqrt(total)
         keep_other, take_other, move_other = after / last, weight * other / (after * last), pull * other
-        row, below = root[i], root[i + 1]
+        row, below = row_of(root, i, dim), row_of(root, i + 1, dim)
         for j in range(i + 1):
             entry, entry_below, sum_so_far = row[j], below[j], carried[j]
             mean[j] = (mean[j] + move * entry) + move_other * entry_below
@@ -165,7 +166,7 @@ def absorb(root: FloatArray, mean: FloatArray, weight: float, pull: float, scrat
         below[i + 1] = keep_other * entry - take_other * carried[i + 1]
         carried[i + 1] += other * entry
     if dim % 2 == 1:
-        part, row = turned[dim - 1], root[dim - 1]
+        part, row = turned[dim - 1], row_of(root, dim - 1, dim)
         before = math.sqrt(total)
         total += weight * part * part
         after = math.sqrt(total)
@@ -177,46 +178,42 @@ def absorb(root: FloatArray, mean: FloatArray, weight: float, pull: float, scrat
 
 
 @lean
-def _add_outer(gram: FloatArray, weight: float, target: float, context: FloatArray) -> None:
-    """Add ``weight`` s s' and ``target`` s', with their rounding errors, to the lower triangle of ``gram``."""
+def _add_outer(total: Any, rest: Any, weight: float, target: float, context: FloatArray) -> None:
+    """Add ``weight`` s s' and ``target`` s', with their rounding errors ``rest``, to the lower triangle of sums."""
     dim = context.shape[0]
     for i in range(dim + 1):
         left = weight * context[i] if i < dim else target
-        sums, lost = gram[0, i], gram[1, i]
-        for j in range(min(i + 1, dim)):  # without calls: that becomes vector code
-            before, term = sums[j], left * context[j]
-            total = before + term
-            back = total - before
-            sums[j] = total
-            lost[j] += (before - (total - back)) + (term - back)
+        add_row(row_of(total, i, dim + 1), row_of(rest, i, dim + 1), left, 1.0, context, min(i + 1, dim))
 
 
 @lean
-def mirror(gram: FloatArray) -> None:
-    """Write the lower triangle of ``gram`` [2,D+1,D+1] over the upper one."""
-    for part in range(2):
-        for i in range(1, gram.shape[1]):
-            for j in range(i):
-                gram[part, j, i] = gram[part, i, j]
+def _mirror(matrix: FloatArray) -> None:
+    """Write the lower triangle of a square array in one row over the upper one."""
+    size = int(math.sqrt(matrix.shape[0]) + 0.5)
+    for i in range(1, size):
+        for j in range(i):
+            matrix[j * size + i] = matrix[i * size + j]
 
 
 @lean
 def learn_reward(
     link: int,
     prior_root: FloatArray,
-    gram: FloatArray,
+    total: Any,
+    rest: Any,
     root: FloatArray,
     mean: FloatArray,
     context: FloatArray,
     reward: float,
     share: float,
+    offset: float,
     scratch: FloatArray,
 ) -> bool:
-    """Update ``gram`` [2,D+1,D+1], ``root`` [D,D] and ``mean`` [D] with one reward, in place and in O(D^2).
+    """Update sums, with their rounding errors ``rest``, ``root`` and ``mean`` [D] with one reward in O(D^2), in place.
 
-    The reward has the weight ``share``. The sums hold V - P and b; their last diagonal entry is not used. Only their
-    lower triangle is written: ``mirror`` does the rest. ``scratch`` is [2,D]. Returns False, and changes nothing, if
-    the squares of the sums would overflow.
+    The reward has the weight ``share``; its score is that of the context plus ``offset``. The sums hold V - P and b;
+    their last diagonal entry is not used, and only their lower triangle is written. ``scratch`` is [2,D]. Returns
+    False, and changes nothing, if the squares of the sums would overflow.
     """
     centre, variance, widest, largest = 0.0, 0.0, 0.0, 0.0
     lower_products(root, context, scratch[0])
@@ -228,14 +225,14 @@ def learn_reward(
         largest = max(largest, abs(context[i]))
     if variance == 0.0:  # a context of zeros
         return True
-    moved, weight = learn_score(link, centre, variance, widest, reward, share)
+    moved, weight = learn_score(link, centre + offset, variance, widest, reward, share)
     weight = max(weight, (_LEAST_LEFT - 1.0) / variance)
     pull = moved / variance
     target = weight * (centre + moved) + pull
     if not (abs(weight) * largest * largest <= _LARGEST and abs(target) * largest <= _LARGEST and variance <= _LARGEST):
         return False
     absorb(root, mean, weight, pull, scratch)
-    _add_outer(gram, weight, target, context)
+    _add_outer(total, rest, weight, target, context)
     return True
 
 
@@ -243,7 +240,8 @@ def learn_reward(
 def learn_rewards(
     link: int,
     prior_root: FloatArray,
-    gram: FloatArray,
+    total: FloatArray,
+    rest: FloatArray,
     root: FloatArray,
     mean: FloatArray,
     contexts: FloatArray,
@@ -253,10 +251,11 @@ def learn_rewards(
     scratch = np.empty((2, mean.shape[0]))
     learned = 0
     while learned < rewards.shape[0] and learn_reward(
-        link, prior_root, gram, root, mean, contexts[learned], rewards[learned], 1.0, scratch
+        link, prior_root, total, rest, root, mean, contexts[learned], rewards[learned], 1.0, 0.0, scratch
     ):
         learned += 1
-    mirror(gram)
+    _mirror(total)
+    _mirror(rest)
     return learned
 
 

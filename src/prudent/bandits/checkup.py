@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._support.checks import BoolArray, FloatArray, IntArray
-from .kernels.layout import GAIN, HIGH, LOW, PULLS, WEIGHT, Arms
+from .kernels.layout import GAIN, HIGH, LOW, PULLS, WEIGHT, Arms, sums_of, totals_of
 
 FALSE_ALARM = 1e-7
 _LARGEST_RATIO = 30.0  # of the sds of features that are on one scale
@@ -86,7 +86,7 @@ def checkup(
     pulls = arms.marks[:, PULLS]
     residuals = _residuals(arms, names) if normal else ()
     dim = arms.mean.shape[1]
-    sums = arms.gram[:, :, :dim, :dim].sum(axis=(0, 1))
+    sums = sums_of(arms)[:, :, :dim, :dim].sum(axis=(0, 1))
     count = float(sums[0, 0] if intercept else arms.parts[:, WEIGHT].sum())  # clicks have weights other than 1
     about = _features(sums, count, int(pulls.sum()), intercept, features, spans)
     return Checkup((*about, *residuals, *_starved(names, pulls)), int(pulls.sum()))
@@ -207,7 +207,7 @@ class _Fit(NamedTuple):
 
 def _fit(arms: Arms, arm: int) -> _Fit:
     dim = arms.mean.shape[1]
-    sums = arms.gram[arm].sum(axis=0)
+    sums = totals_of(arms, arm)
     extra = arms.extra[arm]  # [3,D+2]
     unit = np.sqrt(np.diagonal(sums)[:dim])
     unit = np.where(unit > 0.0, unit, 1.0)
@@ -229,7 +229,7 @@ def _fit(arms: Arms, arm: int) -> _Fit:
 def _reach(arms: Arms, fits: Sequence[_Fit]) -> FloatArray:
     """Return how far rewards of some arms can be at most from their means."""
     dim = arms.mean.shape[1]
-    sums, weights = arms.gram[:, :, 0, :].sum(axis=1), arms.parts[:, WEIGHT]
+    sums, weights = totals_of(arms)[:, 0, :], arms.parts[:, WEIGHT]
     constant = np.abs(sums[:, 0] - weights) <= 1e-6 * weights  # the first feature
     levels = [sums[fit.arm, dim] / weights[fit.arm] if constant[fit.arm] else 0.0 for fit in fits]
     return np.array([max(arms.pool[HIGH] - level, level - arms.pool[LOW]) for level in levels])

@@ -243,20 +243,20 @@ class Decision:
     def inclusion(self, draws: int = 1000, rng: RngLike = 0) -> Chances:
         """Return the probability of every candidate to be on a slate of this length.
 
-        It is sampled; the random stream of the bandit is not used. For independent draws only the scores of the others
-        are sampled, which makes errors small.
+        It is exact for independent draws, unless candidates times the square of the length exceed a million. Else it is
+        sampled; the random stream of the bandit is not used.
 
         Parameters
         ----------
         draws : int, default=1000
-            Number of simulated decisions.
+            Number of simulated decisions, if it is sampled.
         rng : RngLike, default=0
             Seed or Generator.
 
         Returns
         -------
         Chances
-            Probabilities [k] and their standard errors [k].
+            Probabilities [k] and their standard errors [k], 0 if they are exact.
 
         Raises
         ------
@@ -268,16 +268,63 @@ class Decision:
         >>> from prudent.bandits import SharedLinearBandit
         >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, rng=1)
         >>> chance, error = bandit.select([[1.0], [1.0], [1.0]], top=2).inclusion()
-        >>> bool((abs(chance - 2 / 3) < 6 * error + 1e-12).all())
-        True
+        >>> chance.round(12), error
+        (array([0.666666666667, 0.666666666667, 0.666666666667]), array([0., 0., 0.]))
         """
-        if not self._with_chances:
-            raise ParameterError("select left probabilities out (propensity=False)", code="no-propensity")
-        top, size = len(self._slate()), len(self.arms)
-        draws = whole_number(draws, "draws", memory=16.0)
+        top, size, draws = self._chances_of_slate(draws)
         if top == size:
             return Chances(np.ones(size), np.zeros(size))
         return self._law.included(top, draws, generator(rng))
+
+    def placement(self, draws: int = 1000, rng: RngLike = 0) -> Chances:
+        """Return the probability of every candidate to stand at each place of a slate of this length.
+
+        It is exact for independent draws, else sampled. The first row is ``propensities``; the sum of the rows is
+        ``inclusion``.
+
+        Parameters
+        ----------
+        draws : int, default=1000
+            Number of simulated decisions, if it is sampled.
+        rng : RngLike, default=0
+            Seed or Generator.
+
+        Returns
+        -------
+        Chances
+            Probabilities [top, k] and their standard errors [top, k], 0 if they are exact.
+
+        Raises
+        ------
+        ParameterError
+            If ``select`` was called with ``propensity=False``, or in many contexts.
+
+        Examples
+        --------
+        >>> from prudent.bandits import SharedLinearBandit
+        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, rng=1)
+        >>> bandit.select([[1.0], [1.0]], top=2).placement().chance.round(12)
+        array([[0.5, 0.5],
+               [0.5, 0.5]])
+        """
+        top, _, draws = self._chances_of_slate(draws)
+        return self._law.placed(top, draws, generator(rng))
+
+    @property
+    def slate_propensity(self) -> float | None:
+        """Probability of the slate in this order, exact; None if left out. Only for independent draws."""
+        return self._law.slate_chance(np.asarray(self._slate()), True) if self._with_chances else None
+
+    @property
+    def set_propensity(self) -> float | None:
+        """Probability of the slate in any order, exact; None if left out. Only for independent draws."""
+        return self._law.slate_chance(np.asarray(self._slate()), False) if self._with_chances else None
+
+    def _chances_of_slate(self, draws: int) -> tuple[int, int, int]:
+        """Return the length of the slate, the number of candidates, and the checked number of simulated decisions."""
+        if not self._with_chances:
+            raise ParameterError("select left probabilities out (propensity=False)", code="no-propensity")
+        return len(self._slate()), len(self.arms), whole_number(draws, "draws", memory=16.0)
 
     def record(self) -> list[dict[str, Any]]:
         """Return what a log needs to repeat the decision: one dict for each place of the slate.

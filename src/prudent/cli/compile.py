@@ -110,7 +110,8 @@ def _clicks_and_items() -> None:
             items.update(slate.context, slate.arm, reward)
             slate.propensity  # noqa: B018
     named = pr.SharedLinearBandit.from_log([([1.0, 0.0], "a", 2.0)], offsets=True, noise_sd=1.0, rng=0)
-    named.select({item: [1.0, 0.5] for item in "abc"}, top=2).inclusion()
+    page = named.select({item: [1.0, 0.5] for item in "abc"}, top=2)
+    page.inclusion(), page.slate_propensity, page.set_propensity  # noqa: B018
     pr.posteriors.LogisticPosterior(1).update([[1.0]], [1.0])
     for sd in (None, 1.0):
         sparse = pr.bandits.SparseLinearBandit(3, 4, rng=0, noise_sd=sd)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
+from .._numerics.triangles import flat
 from .._support.checks import BoolArray, FloatArray, non_negative_array, probability, refuse, require_shape
 from ..data.source import TableSource
 from ..errors import DataError, PosteriorError
@@ -86,7 +87,8 @@ class _LaplacePosterior(LinearGaussianPosterior):
         """
         contexts, rewards, _ = self._learnable(context, reward, None)
         gram, (root, mean) = self._gram.copy(), [part.copy() for part in self._solution()]
-        learned = learn_rewards(self._link, self._prior_root, gram, root, mean, contexts, rewards)
+        prior_root, total, rest, row = flat(self._prior_root, *gram, root)
+        learned = learn_rewards(self._link, prior_root, total, rest, row, mean, contexts, rewards)
         if learned < len(rewards):
             where = f"[{learned}]" if np.ndim(reward) else ""
             text = f"context{where} is {contexts[learned]}, too large for the sums: scale the features"

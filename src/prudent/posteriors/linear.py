@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._numerics.least_squares import add_observations, factor_precision, solve_residuals
+from .._numerics.least_squares import add_to_square, factor_precision, solve_residuals
+from .._numerics.triangles import flat
 from .._support.checks import finite_array, generator, positive, refuse, require_shape, whole_number
 from .._support.memory import require_memory
 from .._support.state import LARGEST_COUNT
@@ -126,7 +127,7 @@ class LinearGaussianPosterior(Posterior):
         solved : tuple of ndarray of float or None
             Root [D, D] and mean [D]; None to solve them from the sums.
         """
-        self._gram, self._solved = gram, solved
+        self._gram, self._solved = np.ascontiguousarray(gram), solved
 
     @classmethod
     def from_prior(cls, prior_precision: Any, prior_mean: Any, noise_sd: Any) -> Self:
@@ -155,7 +156,7 @@ class LinearGaussianPosterior(Posterior):
 
     @gram.setter
     def gram(self, sums: FloatArray) -> None:
-        self._gram, self._solved = sums, None
+        self._gram, self._solved = np.ascontiguousarray(sums), None
 
     @property
     def dim(self) -> int:
@@ -216,7 +217,7 @@ class LinearGaussianPosterior(Posterior):
         widest = _WIDE * float(np.diagonal(self.prior_precision).min())
         large = np.abs(contexts).max(initial=0.0) ** 2 > widest or np.abs(rewards).max(initial=0.0) > _LARGE_REWARD
         before = self._gram.copy() if large else None
-        add_observations(self._gram, writable(contexts).reshape(-1, self.dim), writable(rewards).reshape(-1))
+        add_to_square(self._gram, writable(contexts).reshape(-1, self.dim), writable(rewards).reshape(-1))
         self._solved = None
         if before is not None and not self._usable():
             self.gram = before
@@ -347,8 +348,9 @@ class LinearGaussianPosterior(Posterior):
     def _solution(self) -> tuple[FloatArray, FloatArray]:
         if self._solved is None:
             root, step = np.empty((self.dim, self.dim)), np.empty(self.dim)
-            careful = factor_precision(self._gram, self.prior_precision, root)
-            solve_residuals(self._gram, self.prior_precision, root, careful, self.prior_mean, step)
+            total, rest, prior, row = flat(*self._gram, self.prior_precision, root)
+            careful = factor_precision(total, rest, prior, row, self.dim)
+            solve_residuals(total, rest, prior, row, careful, self.prior_mean, step)
             self._solved = root, self.prior_mean + step
         return self._solved
 

@@ -248,7 +248,7 @@ class _Task(NamedTuple):
 
     def rows(self, begin: int, end: int, first: int, count: int) -> tuple[FloatArray, FloatArray, IntArray]:
         """Return regret [A, R, T], br_regret [A, R, L, T] and pulls [A, R, arms] of the agents from begin to end."""
-        n_arms, dim = self.truth.theta.shape
+        n_arms = len(self.truth.theta)
         shape = (end - begin, count)
         regret = np.empty((*shape, self.times.size))
         br_regret = np.empty((*shape, self.metric.tail.size, self.times.size))
@@ -257,8 +257,7 @@ class _Task(NamedTuple):
         def work(start: int, stop: int) -> None:
             for row in each_row(start, stop):
                 cell = divmod(row, count)
-                sums = np.zeros((n_arms, 2, dim + 1, dim + 1))
-                arms = arms_of(self.blank.prior, self.blank.noise_sd, sums)
+                arms = arms_of(self.blank.prior, self.blank.noise_sd, n_arms)
                 streams = replication_streams(self.seed, first + cell[1])
                 trace = Trace(self.times, regret[cell], br_regret[cell], pulls[cell])
                 handle = handle_of(arms, self.rules[begin + cell[0]], False)
@@ -363,7 +362,7 @@ def _play(
 ) -> None:
     theta, bounded = truth.theta, truth.bounded
     tail, quantile, depth = metric
-    gram, parts, pool, marks, times = arms.gram, arms.parts, arms.pool, arms.marks, trace.times
+    gram, lost, parts, pool, marks, times = arms.gram, arms.lost, arms.parts, arms.pool, arms.marks, trace.times
     every, context, moments, uniforms, br_total = space
     size, dim = theta.shape
     means, sds = moments[0], moments[1]
@@ -391,7 +390,7 @@ def _play(
         for level in range(br_total.shape[0]):
             br_total[level] += _br_regret(means, sds, chosen, rule.clip, tail[level], quantile[level], depth[level])
         reward = reward_of(paid, noise, bounded, truth.noise_sd)
-        learn(gram, arms.root, parts, pool, marks, arms.extra, context, chosen, reward, 1.0)
+        learn(gram, lost, arms.root, parts, pool, marks, arms.extra, context, chosen, reward, 1.0)
         if t == times[place]:
             trace.regret[place] = total
             put(trace.br_regret[:, place], br_total)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..._numerics.compensated import two_sums
+from ..._numerics.triangles import diagonal_of, triangle_of
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from ..._support.state import Arrays
 from ..._support.streams import PROCESS
@@ -46,8 +47,7 @@ from .base import (
 
 LEAST_WEIGHT = 2.0**-200  # of an arm's evidence; less is none
 _empty = np.empty  # looked up once: decisions take microseconds
-_ROWS = ("gram", "root", "mean", "lines", "parts", "marks", "extra")
-_SUMS = ("gram", "extra", "weights", "pulls", "tries")  # over the rewards of an arm, by name in a state file
+_ROWS = ("gram", "lost", "root", "mean", "lines", "parts", "marks", "extra")
 
 
 def _ordinary(precision: FloatArray) -> bool:
@@ -88,8 +88,8 @@ class ArmBelief(Belief):
         self.priors = prior[np.newaxis]
         size = len(prior)
         options: dict[str, Any] = {"kind": kind, "centred": intercept} if noise_sd is None else {}
-        sums, extra = np.zeros((count, 2, size + 1, size + 1)), np.zeros((count, col.EXTRAS, size + 2))
-        self.table = replace_arrays(arms_of(prior, noise_sd, sums), extra=extra, **options)
+        extra = np.zeros((count, col.EXTRAS, size + 2))
+        self.table = replace_arrays(arms_of(prior, noise_sd, count), extra=extra, **options)
         self.use(BanditSettings())
 
     def use(self, settings: BanditSettings) -> None:
@@ -283,15 +283,15 @@ class ArmBelief(Belief):
     def _require_resolved(self, rows: IntArray) -> None:
         """Raise unless the sums of some arms, which are solved, determine all variances."""
         arms = self.table
-        sums = arms.prior[arms.marks[rows, col.WHICH]] + arms.gram[rows, 0, :-1, :-1]
-        precision = arms.pool[col.GAIN] * np.diagonal(sums, axis1=1, axis2=2)
-        if all_usable(arms.root[rows]) and not resolved(precision, arms.root[rows]):
+        own = diagonal_of(arms.mean.shape[1])
+        precision = arms.pool[col.GAIN] * (arms.prior[arms.marks[rows, col.WHICH]][:, own] + arms.gram[rows][:, own])
+        if all_usable(arms.root[rows]) and not resolved(precision, col.roots_of(arms, rows)):
             message = "context has features that cannot be told apart in double precision: scale them"
             raise DataError(message, code="too-large", argument="context")
 
     def may_overflow(self, contexts: FloatArray) -> bool:
         """Return whether scores may not be finite; see ``Belief.may_overflow``. Such contexts are checked to learn."""
-        least = np.diagonal(self.table.prior, axis1=1, axis2=2).min() * self.table.pool[col.GAIN]
+        least = self.table.prior[:, diagonal_of(self.table.mean.shape[1])].min() * self.table.pool[col.GAIN]
         return bool(contexts.size) and largest_of(contexts) ** 2 > WIDE * float(least)
 
     def _fields(self) -> tuple[Any, ...]:
@@ -350,13 +350,13 @@ class ArmBelief(Belief):
         arms = self.table
         root, which = arms.root[rows], arms.marks[rows, col.WHICH]
         noise = arms.parts[:, col.OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[col.NOISE]
-        diagonal = np.diagonal(root, axis1=1, axis2=2)
+        diagonal = root[:, diagonal_of(arms.mean.shape[1])]
         solved = [root, 1.0 / diagonal, noise * root, arms.mean[rows], arms.pool[[col.CENTRE, col.NOISE]]]
         parts = arms.parts[rows][:, [col.WEIGHT, col.LEVEL, col.Q1, col.Q2, col.OWN_NOISE, col.FREEDOM]]
         if not all_usable(*solved, parts):
             return "the moments of a posterior would be too large or too small to square"
         before = prior_variances(self.priors)[which]
-        if not (self.link is None and ((root**2).sum(axis=1) > (1.0 + ROUNDED) * before).any()):
+        if self.link is not None or not ((col.roots_of(arms, rows) ** 2).sum(axis=1) > (1.0 + ROUNDED) * before).any():
             return ""
         return "a coefficient would be less certain than before data, from rounding"
 
@@ -406,17 +406,23 @@ class ArmBelief(Belief):
 
     def _news(self, other: ArmBelief, since: ArmBelief | None, match: Match) -> dict[str, Any] | None:
         """Return the sums of the rewards of an arm since then; None if they contradict the ancestor."""
-        news = {name: field[match.there] for name, field in other.saved().items() if name in _SUMS}
+        news = other._sums_of(match.there)
         if since is None or match.was is None:
             return news
-        past = {name: field[match.was] for name, field in since.saved().items() if name in _SUMS}
+        past = since._sums_of(match.was)
         total, lost = two_sums(news["gram"][0], -past["gram"][0])
         gram = np.stack([total, news["gram"][1] - past["gram"][1] + lost])
-        news = {name: news[name] - past[name] for name in _SUMS} | {"gram": gram}
+        news = {name: news[name] - past[name] for name in news} | {"gram": gram}
         torn = news["pulls"] < 0 or news["tries"] < 0 or (news["pulls"] == 0 and gram.any())
         if torn or self._impossible(gram) or not other.same_prior(match.there, since, match.was):
             return None
         return news
+
+    def _sums_of(self, row: int) -> dict[str, Any]:
+        """Return the sums over the rewards of an arm, by name in a state file."""
+        arms = self.table
+        sums: dict[str, Any] = {name: field[row] for name, field in self._tallied().items() if name != "prior"}
+        return sums | {"gram": col.sums_of(arms, row)}
 
     def _impossible(self, gram: FloatArray) -> bool:
         """Return whether no rewards have these sums."""
@@ -444,12 +450,13 @@ class ArmBelief(Belief):
         )
 
     def _add_news(self, row: int, news: dict[str, Any]) -> None:
-        sums = self.saved()
+        sums = self._tallied()
         sums["tries"][row] += news["tries"]
         if not news["pulls"]:
             return
-        total, lost = two_sums(sums["gram"][row, 0], news["gram"][0])
-        sums["gram"][row] = two_sums(total, sums["gram"][row, 1] + news["gram"][1] + lost)
+        mine = col.sums_of(self.table, row)
+        total, lost = two_sums(mine[0], news["gram"][0])
+        col.put_sums(self.table, row, np.stack(two_sums(total, mine[1] + news["gram"][1] + lost)))
         for name in ("extra", "weights", "pulls"):
             sums[name][row] += news[name]
         self.table.marks[row, col.STALE] = 1
@@ -473,7 +480,8 @@ class ArmBelief(Belief):
         if prior is not None:
             precision, start = prior
             grown["marks"][-1, col.WHICH] = len(arms.prior)
-            grown["prior"] = np.concatenate([arms.prior, precision[np.newaxis] / arms.pool[col.GAIN]])
+            own = triangle_of(precision[np.newaxis]) / arms.pool[col.GAIN]
+            grown["prior"] = np.concatenate([arms.prior, own])
             grown["start"] = np.concatenate([arms.start, start[np.newaxis]])
             self.priors = np.concatenate([self.priors, precision[np.newaxis]])
         arms.pool[col.DIRTY] = 1.0
@@ -514,7 +522,7 @@ class ArmBelief(Belief):
             differ.
         """
         refresh(self.table, rows)
-        means, roots, noise = self.table.mean[rows], self.table.root[rows], self.table.pool[col.NOISE]
+        means, roots, noise = self.table.mean[rows], col.roots_of(self.table, rows), self.table.pool[col.NOISE]
         covariance = (roots.transpose(0, 2, 1) @ roots).mean(axis=0)
         if noise > 0.0:
             gaps = (means - means.mean(axis=0)) / noise
@@ -565,7 +573,8 @@ class ArmBelief(Belief):
         if arms.kind == BY_ARM:
             freedom = arms.parts[:, col.FREEDOM]
             noise = noise * np.sqrt(freedom / (freedom - 2.0))
-        covariance = arms.root.swapaxes(1, 2) @ arms.root
+        roots = col.roots_of(arms)
+        covariance = roots.swapaxes(1, 2) @ roots
         clear = noise[:, np.newaxis, np.newaxis] > 0.0
         return arms.mean.copy(), np.where(clear, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
 
@@ -593,36 +602,32 @@ class ArmBelief(Belief):
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         return {"rewards": self.reward_kind, "prior": self.prior_origin}
 
-    def saved(self) -> Arrays:
-        """Return the parts of the table that a state file holds, as views.
-
-        Returns
-        -------
-        dict of str to ndarray
-            Arrays by name.
-        """
+    def _tallied(self) -> Arrays:
+        """Return the parts of the table that a state file holds as they are, as views."""
         arms = self.table
         return {
             "prior": arms.marks[:, col.WHICH],
-            "gram": arms.gram,
             "extra": arms.extra,
             "weights": arms.parts[:, col.WEIGHT],
             "pulls": arms.marks[:, col.PULLS],
             "tries": arms.marks[:, col.TRIES],
-            "pool": arms.pool[col.SAVED],
         }
 
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
-        return {"prior_precision": self.priors, "prior_mean": self.table.start} | self.saved()
+        arms = self.table
+        shared = {"prior_precision": self.priors, "prior_mean": arms.start, "pool": arms.pool[col.SAVED]}
+        return shared | self._tallied() | {"gram": col.sums_of(arms)}
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take the state of a file; see ``Belief.restore``."""
         self._require(arrays)
-        for name, field in self.saved().items():
+        for name, field in self._tallied().items():
             field[:] = arrays[name]
+        col.put_sums(self.table, slice(None), arrays["gram"])
+        self.table.pool[col.SAVED] = arrays["pool"]
         self.priors = arrays["prior_precision"]
-        self._set_table(prior=self.priors / self.table.pool[col.GAIN], start=arrays["prior_mean"])
+        self._set_table(prior=triangle_of(self.priors) / self.table.pool[col.GAIN], start=arrays["prior_mean"])
         self._restore_solved(arrays)
         refresh(self.table, np.arange(len(self.table.mean)))
         fault = self._fault(slice(None))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._numerics.triangles import triangle_of
 from ..._support.checks import FloatArray, IntArray
 from ...posteriors.linear import LinearGaussianPosterior
 from ..kernels import layout as col
@@ -69,15 +70,15 @@ class BasketArms(GaussianArms):
     def clear(self) -> None:
         """Take everything back that was learned; priors that arms have of their own stay."""
         arms = self.table
-        for sums in (arms.gram, arms.extra):
-            sums[:] = 0.0
+        for sums in (arms.gram, arms.lost, arms.extra):
+            sums[:] = 0
         arms.parts[:, col.WEIGHT], arms.marks[:, col.PULLS], arms.marks[:, col.TRIES] = 0.0, 0, 0
         arms.pool[[col.LOW, col.HIGH]], arms.pool[col.GAIN] = (np.inf, -np.inf), 1.0
         arms.pool[[col.ORIGIN, col.LAST, col.COUNT]] = 0.0
         if self.prior_origin == "learned":
             sds = np.where(self._slopes, _SLOPE_SD, _LEVEL_SD)
             self.priors = np.concatenate([np.diag(sds**-2.0)[np.newaxis], self.priors[1:]])
-        arms.prior[:] = self.priors
+        arms.prior[:] = triangle_of(self.priors)
         self.solve_again()
 
     def _learn_prior(self) -> None:
@@ -93,8 +94,8 @@ class BasketArms(GaussianArms):
             means[:, 0] -= arms.pool[col.CENTRE]
         means /= noise[:, np.newaxis]
         precision = np.diagonal(self.priors[0]).copy()
-        shares = np.clip(1.0 - (arms.root[mine] ** 2).sum(axis=1) * precision, 0.0, 1.0)
-        squares = np.diagonal(arms.gram[mine].sum(axis=1), axis1=1, axis2=2).sum(axis=0)
+        shares = np.clip(1.0 - (col.roots_of(arms, mine) ** 2).sum(axis=1) * precision, 0.0, 1.0)
+        squares = np.diagonal(col.totals_of(arms, mine), axis1=1, axis2=2).sum(axis=0)
         count = max(float(arms.parts[mine, col.WEIGHT].sum()), 1e-300)
         typical = float(np.median(squares[:-1][self._slopes])) / count if self._slopes.any() else 0.0
         size = np.sqrt(typical) if typical > 0.0 else 1.0
@@ -108,7 +109,7 @@ class BasketArms(GaussianArms):
         """Solve the arms again with another first prior."""
         self.priors = self.priors.copy()
         self.priors[0] = LinearGaussianPosterior(len(precision), precision).prior
-        self.table.prior[0] = self.priors[0] / self.table.pool[col.GAIN]
+        self.table.prior[0] = triangle_of(self.priors[0]) / self.table.pool[col.GAIN]
         self.solve_again()
 
     def same_prior(self, row: int, other: ArmBelief, there: int) -> bool:

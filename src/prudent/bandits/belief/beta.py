@@ -70,7 +70,7 @@ class BetaArms(ArmBelief):
             Successes and failures, each plus one.
         """
         counts = np.empty((3, len(rows)))
-        coins_of(self.table.gram, rows, counts)
+        coins_of(self.table.gram, self.table.lost, rows, counts)
         return counts[0], counts[1]
 
     # -- decisions -----------------------------------------------------------------------------------------
@@ -97,7 +97,8 @@ class BetaArms(ArmBelief):
         stream.reserve(need)
         uniforms = stream.block[stream.next : stream.next + need]
         stream.next += need
-        given = (rows.tobytes(), self.table.gram.tobytes(), settings.level, floor, many)
+        sums = self.table.gram.tobytes(), self.table.lost.tobytes()
+        given = (rows.tobytes(), *sums, settings.level, floor, many)
         if self._latest is None or self._latest[0] != given:
             self._latest = given, BetaLaw(*self.counts(rows), settings.level, floor, None, many)
         law = self._latest[1]
@@ -118,15 +119,15 @@ class BetaArms(ArmBelief):
 
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
-        for sums in (self.table.gram, self.table.extra):
-            sums *= factor
+        col.scale_sums(self.table, factor)
+        self.table.extra[:] *= factor
         self.table.parts[:, col.WEIGHT] *= factor
 
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by a log; see ``Belief.fit``."""
         arms = self.table
-        for sums in (arms.gram, arms.extra):
-            sums[:] = 0.0
+        for sums in (arms.gram, arms.lost, arms.extra):
+            sums[:] = 0
         arms.parts[:, col.WEIGHT], arms.marks[:, col.PULLS], arms.pool[col.COUNT] = 0.0, 0, 0.0
         arms.pool[col.LOW], arms.pool[col.HIGH] = np.inf, -np.inf
         self.learn(contexts, rows, rewards, weights)

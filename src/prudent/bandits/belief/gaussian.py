@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._numerics.triangles import triangle_of
 from ..._support.checks import FloatArray, one_of
 from ..._support.state import Arrays
 from ...errors import DataError, ParameterError
@@ -66,11 +67,12 @@ class GaussianArms(ArmBelief):
         if pool[col.GAIN] < LEAST_GAIN:  # the sums fade, by a power of two, which rounds nothing
             scale = 2.0 ** math.frexp(pool[col.GAIN])[1] if pool[col.GAIN] > LEAST_WEIGHT else 0.0
             gone = weights * scale < LEAST_WEIGHT
-            for sums in (arms.gram, arms.extra, weights):
+            col.scale_sums(arms, scale)
+            for sums in (arms.extra, weights):
                 sums *= scale
-            arms.gram[gone], weights[gone] = 0.0, 0.0
+            arms.gram[gone], arms.lost[gone], weights[gone] = 0.0, 0, 0.0
             pool[col.GAIN] = pool[col.GAIN] / scale if scale > 0.0 else 1.0
-        arms.prior[:] = self.priors / pool[col.GAIN]
+        arms.prior[:] = triangle_of(self.priors) / pool[col.GAIN]
         arms.marks[:, col.STALE] = 1
         pool[col.DIRTY] = 1.0
 
@@ -96,7 +98,7 @@ class GaussianArms(ArmBelief):
         start = arms.start[which].copy()
         if which == 0 and arms.centred:
             start[0] = arms.pool[col.CENTRE]
-        gram = arms.pool[col.GAIN] * arms.gram[row]
+        gram = arms.pool[col.GAIN] * col.sums_of(arms, row)
         return LinearGaussianPosterior.of_sums(self.priors[which].copy(), noise, gram, start)
 
     def options(self) -> dict[str, Any]:

@@ -40,7 +40,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..._numerics.compile import kernel
-from ..._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, mirror, seen_before
+from ..._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, seen_before
+from ..._numerics.triangles import diagonal_of, entry_of, lower_of, symmetric_of, triangle_of
 from ..._support.checks import FloatArray, IntArray
 from ..._support.state import Arrays
 from ...errors import DataError
@@ -53,6 +54,7 @@ from .arms import ArmBelief
 from .base import POSTERIORS, all_usable, require_state
 
 LINKS = {"bernoulli": ODDS, "poisson": COUNTS}
+_NONE_GIVEN = np.empty(0)
 _GROWTH = 1.25  # of the number of rewards, after which the prior is learned again
 _FIRST = 16  # rewards, after which it is for the first time
 _LEVEL_SD = 5.0  # of the common level before data
@@ -89,18 +91,28 @@ class GlmArms(ArmBelief):
         Prior precision; None to learn the prior.
     intercept : bool, default=True
         Whether the first feature is constant.
+    given : ndarray of float, optional
+        Prior sds of the last coefficients, which are not learned.
     """
 
     link: int
     schema: ClassVar[dict[str, str]] = {"root": "float64 A D D", "mean": "float64 A D"}
 
     def __init__(
-        self, count: int, rewards: str, dim: int, prior: FloatArray | None = None, intercept: bool = True
+        self,
+        count: int,
+        rewards: str,
+        dim: int,
+        prior: FloatArray | None = None,
+        intercept: bool = True,
+        given: FloatArray = _NONE_GIVEN,
     ) -> None:
         self.reward_kind, self.link = rewards, LINKS[rewards]
         self.prior_origin = "learned" if prior is None else "given"
-        self._roots = np.empty((0, 0, 0))  # [J,D,D] of the priors
+        self._roots = np.empty((0, 0))  # [J,T] of the priors
+        self._slopes = slice(int(intercept), dim - given.size)
         sds = np.where(np.arange(dim) < int(intercept), _OWN_SD, _SLOPE_SD)
+        sds[dim - given.size :] = given
         precision = np.diag(sds**-2.0) if prior is None else prior
         super().__init__(count, LinearGaussianPosterior(dim, precision).prior, intercept, 1.0)
         self._solve_again()
@@ -120,19 +132,35 @@ class GlmArms(ArmBelief):
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``."""
+        self.learn_shifted(contexts, rows, rewards, weights, np.zeros(len(rewards)))
+
+    def learn_shifted(
+        self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray, offsets: FloatArray
+    ) -> None:
+        """Learn rewards whose scores are those of the contexts plus offsets.
+
+        Parameters
+        ----------
+        contexts : ndarray of float, [T, D]
+            Contexts, constant feature included.
+        rows : ndarray of int, [T]
+            Rows of the arms.
+        rewards, weights, offsets : ndarray of float, [T]
+            Rewards, how often they count, and what is added to their scores.
+        """
         until = self._until_solved(contexts.shape[1])
         one = len(contexts) == 1 < until and self.table.pool[col.COUNT] > 0.0  # which the kernel refuses by itself
-        if one and self._learn_until(contexts, rows, rewards, weights, 0, 1, narrow=True):
+        if one and self._learn_until(contexts, rows, rewards, weights, offsets, 0, 1, narrow=True):
             return
         own = np.unique(rows)
         first_ones = self.learned and self.table.pool[col.COUNT] == 0.0 and len(contexts) > 0
         with self.all_or_none(None if first_ones or until <= len(contexts) else own):
             if first_ones:
-                self._try(self._meet, contexts[0, int(self.intercept) :])
+                self._try(self._meet, contexts[0, self._slopes])
             first = 0
             while first < len(contexts):
                 last = min(len(contexts), first + self._until_solved(contexts.shape[1]))
-                self._learn_until(contexts, rows, rewards, weights, first, last)
+                self._learn_until(contexts, rows, rewards, weights, offsets, first, last)
                 if self._until_solved(contexts.shape[1], -1) == 1:
                     self._try(self._learn_prior if self.learned else self._solve)  # fewer roundings, if no better prior
                 first = last
@@ -149,12 +177,13 @@ class GlmArms(ArmBelief):
         rows: IntArray,
         rewards: FloatArray,
         weights: FloatArray,
+        offsets: FloatArray,
         first: int,
         last: int,
         narrow: bool = False,
     ) -> bool:
         """Learn rewards ``first`` to ``last`` - 1, or raise; with ``narrow``, return False at a wide context."""
-        data = (contexts, rows, rewards, weights)
+        data = (contexts, rows, rewards, weights, offsets)
         done = _learn_rows(self.link, self._roots, self.table[:], *data, first, last, narrow)
         if done < 0:
             return False
@@ -173,24 +202,24 @@ class GlmArms(ArmBelief):
 
     def _fault(self, rows: Any) -> str:
         arms = self.table
-        if not (np.diagonal(arms.root[rows], axis1=1, axis2=2) > 0.0).all():
+        if not (arms.root[rows][:, diagonal_of(arms.mean.shape[1])] > 0.0).all():
             return "a root of a posterior would not be positive"
-        gram, root, mean = arms.gram[rows], arms.root[rows], arms.mean[rows]
-        if not all_usable(gram, arms.prior, arms.start):
+        total, root, mean = col.totals_of(arms, rows), col.roots_of(arms, rows), arms.mean[rows]
+        if not all_usable(total, arms.prior, arms.start):
             return "the sums would be too large to square"
         fault = super()._fault(rows)
         if fault:
             return fault
         pulls, which = arms.marks[rows, col.PULLS], arms.marks[rows, col.WHICH]
-        total, size = gram.sum(axis=1), mean.shape[1]
-        precision = arms.prior[which] + total[:, :size, :size]
+        size, prior = mean.shape[1], col.priors_of(arms)[which]
+        precision = prior + total[:, :size, :size]
         # one reward may take all but ten digits of a precision (``_numerics.glm``), and the next one as many
         rounding = np.finfo(np.float64).eps * (_ROUNDINGS + 10.0 * pulls[:, np.newaxis, np.newaxis])
         widths = np.abs(root) @ np.abs(precision)
         off = np.abs(root @ precision @ root.swapaxes(1, 2) - np.eye(size))
         if not (off <= _LOST + rounding * (widths @ np.abs(root).swapaxes(1, 2))).all():
             return "a root would not be that of the sums"
-        target = _times(arms.prior[which], arms.start[which]) + total[:, :size, size]
+        target = _times(prior, arms.start[which]) + total[:, :size, size]
         gap = _times(root, _times(precision, mean) - target)  # in sds
         scale = 1.0 + np.abs(_times(root, target)).max(axis=1, keepdims=True)
         sizes = _times(widths, np.abs(mean)) + _times(np.abs(root), np.abs(target))
@@ -205,13 +234,13 @@ class GlmArms(ArmBelief):
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
         with self.all_or_none():
-            for sums in (self.table.gram, self.table.parts[:, col.WEIGHT]):
-                sums *= factor
+            col.scale_sums(self.table, factor)
+            self.table.parts[:, col.WEIGHT] *= factor
             self._solve()
 
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by the exact Laplace posteriors of a log, and by their prior."""
-        arms = self.table
+        arms, dim = self.table, contexts.shape[1]
         own = [np.flatnonzero(rows == arm) for arm in range(len(arms.mean))]
         with self.all_or_none():
             arms.marks[:, col.PULLS] = [at.size for at in own]
@@ -223,22 +252,26 @@ class GlmArms(ArmBelief):
                 for arm, at in enumerate(own):
                     which = arms.marks[arm, col.WHICH]
                     data = contexts[at], rewards[at], weights[at]
-                    prior = arms.prior[which], arms.start[which]
-                    arms.gram[arm] = laplace_sums(self.link, *prior, *data, arms.mean[arm]) if at.size else 0.0
+                    given = (self.link, symmetric_of(arms.prior[which]), arms.start[which], *data, arms.mean[arm])
+                    col.put_sums(arms, arm, laplace_sums(*given) if at.size else np.zeros((2, dim + 1, dim + 1)))
                 self._solve(anchored=True)
-                before = np.append(np.diagonal(arms.prior[0]), arms.start[0])
+                before = np.append(self._first_precision(), arms.start[0])
                 if not self.learned or not self._learn_prior():
                     break
-                after = np.append(np.diagonal(arms.prior[0]), arms.start[0])
+                after = np.append(self._first_precision(), arms.start[0])
                 if (np.abs(after - before) <= _SAME_PRIOR * (1.0 + np.abs(after))).all():
                     break
-        self.priors = arms.prior.copy()
+        self.priors = col.priors_of(arms)
 
     # -- the prior -----------------------------------------------------------------------------------------
 
     def _set_prior(self) -> None:
         """Compute the roots of the priors, after one of them has changed."""
-        self._roots = _lower_root(self.table.prior)
+        self._roots = triangle_of(_lower_root(col.priors_of(self.table)))
+
+    def _first_precision(self) -> FloatArray:
+        """Return the diagonal [D] of the first prior precision."""
+        return self.table.prior[0, diagonal_of(self.table.mean.shape[1])]
 
     def _solve_again(self) -> None:
         """Solve all arms after a prior has changed."""
@@ -276,9 +309,9 @@ class GlmArms(ArmBelief):
         there = features[features != 0.0]
         size = float(np.sqrt(np.mean((there / np.abs(there).max()) ** 2)) * np.abs(there).max()) if there.size else 0.0
         if size > _LARGE_FEATURES:
-            sds = np.diagonal(arms.prior[0]).copy() ** -0.5
-            sds[int(self.intercept) :] = _SLOPE_SD / size
-            arms.prior[0] = np.diag(sds**-2.0)
+            sds = self._first_precision() ** -0.5
+            sds[self._slopes] = _SLOPE_SD / size
+            arms.prior[0] = triangle_of(np.diag(sds**-2.0))
             self._solve_again()
 
     def _learn_prior(self) -> bool:
@@ -287,23 +320,23 @@ class GlmArms(ArmBelief):
         mine = np.flatnonzero((arms.marks[:, col.WHICH] == 0) & (arms.marks[:, col.PULLS] > 0))
         if not mine.size:
             return False
-        precision, level = np.diagonal(arms.prior[0]).copy(), arms.start[0].copy()
+        precision, level = self._first_precision(), arms.start[0].copy()
         means = arms.mean[mine]
-        variances = (arms.root[mine] ** 2).sum(axis=1)
+        variances = (col.roots_of(arms, mine) ** 2).sum(axis=1)
         shares = np.clip(1.0 - variances * precision, 0.0, 1.0)  # [A',D]
-        slopes = np.arange(means.shape[1]) >= int(self.intercept)
+        slopes, has_slopes = self._slopes, self._slopes.start < self._slopes.stop
         size = 1.0  # of the features
         if self.intercept:
             top = precision[0] * (means[:, 0] - (1.0 - shares[:, 0]) * level[0]).sum()
             level[0] = top / (_LEVEL_SD**-2.0 + precision[0] * shares[:, 0].sum())
-            squares = np.diagonal(arms.gram[mine, 0], axis1=1, axis2=2).sum(axis=0)
-            typical = float(np.median(squares[1:-1])) if slopes.any() else 0.0
+            squares = arms.gram[mine][:, diagonal_of(means.shape[1] + 1)].sum(axis=0)
+            typical = float(np.median(squares[slopes])) if has_slopes else 0.0
             size = np.sqrt(typical / squares[0]) if typical > 0.0 and squares[0] > 0.0 else 1.0
-        for part, guess in ((~slopes, _OWN_SD), (slopes, _SLOPE_SD / size)):
+        for part, guess in ((slice(slopes.start), _OWN_SD), (slopes, _SLOPE_SD / size)):
             square = _WEIGHT * guess**2 + ((means - level)[:, part] ** 2).sum()
             sd = np.sqrt(square / (_WEIGHT + shares[:, part].sum()))
             precision[part] = np.clip(sd / guess, _LEAST, _MOST) ** -2.0 / guess**2
-        arms.prior[0], arms.start[0] = np.diag(precision), level
+        arms.prior[0], arms.start[0] = triangle_of(np.diag(precision)), level
         self._solve_again()
         return True
 
@@ -326,8 +359,8 @@ class GlmArms(ArmBelief):
         arms = self.table
         size = arms.mean.shape[1]
         which = arms.marks[at, col.WHICH]
-        prior, start, old = arms.prior[which], arms.start[which], arms.mean[at]
-        total = arms.gram[at].sum(axis=1)
+        prior, start, old = symmetric_of(arms.prior[which]), arms.start[which], arms.mean[at]
+        total = col.totals_of(arms, at)
         sums, target = total[:, :size, :size], total[:, :size, size]
         mended = False
         try:
@@ -364,11 +397,11 @@ class GlmArms(ArmBelief):
         if moved.any() or mended:
             sums = np.where(moved, ratio, 1.0)[:, np.newaxis, np.newaxis] * sums
             target = _times(prior, mean - start) + _times(sums, mean)
-            arms.gram[at] = 0.0
-            arms.gram[at, 0, :size, :size] = sums
-            arms.gram[at, 0, :size, size] = arms.gram[at, 0, size, :size] = target
+            total = np.zeros((len(at), 2, size + 1, size + 1))
+            total[:, 0, :size, :size], total[:, 0, size, :size] = sums, target
+            col.put_sums(arms, at, total)
             root[moved] = _lower_root((prior + sums)[moved])
-        arms.root[at], arms.mean[at] = root, mean
+        arms.root[at], arms.mean[at] = triangle_of(root), mean
 
     # -- what it says --------------------------------------------------------------------------------------
 
@@ -379,18 +412,22 @@ class GlmArms(ArmBelief):
     def _glm_posterior(self, row: int, kind: str) -> Any:
         arms = self.table
         which = arms.marks[row, col.WHICH]
-        prior, start = arms.prior[which].copy(), arms.start[which].copy()
-        solved = arms.root[row].copy(), arms.mean[row].copy()  # what decisions are taken from
-        return POSTERIORS[kind].of_sums(prior, 1.0, arms.gram[row].copy(), start, solved)
+        prior, start = symmetric_of(arms.prior[which]), arms.start[which].copy()
+        solved = lower_of(arms.root[row]), arms.mean[row].copy()  # what decisions are taken from
+        return POSTERIORS[kind].of_sums(prior, 1.0, col.sums_of(arms, row), start, solved)
 
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
         arms = self.table  # root and mean were updated with the rewards
-        return super().arrays() | {"prior_precision": arms.prior, "root": arms.root, "mean": arms.mean}
+        return super().arrays() | {
+            "prior_precision": col.priors_of(arms),
+            "root": col.roots_of(arms),
+            "mean": arms.mean,
+        }
 
     def _restore_solved(self, arrays: Arrays) -> None:
         self._set_prior()
-        self.table.root[:], self.table.mean[:] = arrays["root"], arrays["mean"]
+        self.table.root[:], self.table.mean[:] = triangle_of(arrays["root"]), arrays["mean"]
         self.table.marks[:, col.STALE] = 0
 
     def _moved(self, start: FloatArray) -> FloatArray:
@@ -477,10 +514,10 @@ def _careful_root(precision: FloatArray) -> FloatArray:
 
 @kernel
 def _is_wide(prior: FloatArray, sums: FloatArray, context: FloatArray) -> bool:
-    """Return whether a context [D], or the sums of what was learned before, may drown the prior precision [D,D]."""
-    found = 0
-    for i in range(context.shape[0]):
-        found += sums[i, i] > WIDE * prior[i, i]
+    """Return whether a context [D], or the sums of what was learned before, may drown the prior precision."""
+    found, dim = 0, context.shape[0]
+    for i in range(dim):
+        found += entry_of(sums, i, i, dim + 1) > WIDE * entry_of(prior, i, i, dim)
     return found > 0 or wide(prior, 1.0, context)
 
 
@@ -493,6 +530,7 @@ def _learn_rows(
     places: IntArray,
     rewards: FloatArray,
     weights: FloatArray,
+    offsets: FloatArray,
     first: int,
     last: int,
     narrow: bool,
@@ -502,17 +540,17 @@ def _learn_rows(
     With ``narrow``, return -1 before a context that is `wide`, and for an arm that has learned from one.
     """
     arms = Arms(*arms_fields)
-    gram, root, mean = arms.gram, arms.root, arms.mean
+    gram, lost, root, mean = arms.gram, arms.lost, arms.root, arms.mean
     parts, pool, marks = arms.parts, arms.pool, arms.marks
     scratch = np.empty((2, mean.shape[1]))
     for t in range(first, last):
         arm, reward = places[t], rewards[t]
         own = roots[marks[arm, col.WHICH]]
-        if narrow and _is_wide(arms.prior[marks[arm, col.WHICH]], gram[arm, 0], contexts[t]):
+        if narrow and _is_wide(arms.prior[marks[arm, col.WHICH]], gram[arm], contexts[t]):
             return -1
-        if not learn_reward(link, own, gram[arm], root[arm], mean[arm], contexts[t], reward, weights[t], scratch):
+        sums = (gram[arm], lost[arm], root[arm], mean[arm])
+        if not learn_reward(link, own, *sums, contexts[t], reward, weights[t], offsets[t], scratch):
             return t
-        mirror(gram[arm])
         parts[arm, col.WEIGHT] += weights[t]
         marks[arm, col.PULLS] += 1
         marks[arm, col.TRIES] = max(marks[arm, col.TRIES], marks[arm, col.PULLS])

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from ..._numerics.compensated import two_sums
-from ..._numerics.least_squares import LARGE, add_observations, add_to_root, solve_posterior
+from ..._numerics.least_squares import LARGE, add_to_root, add_to_square, solve_square
 from ..._support.checks import FloatArray, IntArray, one_of, whole_number
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
 from ...errors import DataError, ParameterError, PosteriorError
@@ -82,6 +82,7 @@ class ItemBelief(Belief):
 
     link: int | None = None
     offsets: bool = False
+    places: int = 1  # of a slate whose chances to be looked at are learned
 
     def __init__(self, intercept: bool, draws: str) -> None:
         one_of(draws, "draws", ("independent", "joint"))
@@ -96,6 +97,19 @@ class ItemBelief(Belief):
         Theta
             Mean, root and noise.
         """
+
+    def looked_at(self) -> tuple[FloatArray, FloatArray]:
+        """Return means and sds [places] of the logarithms of the chances that places are looked at: one place, zeros.
+
+        Returns
+        -------
+        tuple of ndarray of float
+            Relative to the first place.
+        """
+        return np.zeros(1), np.zeros(1)
+
+    def _knows_noise(self) -> bool:
+        return self.theta().noise > 0.0
 
     @abstractmethod
     def moments(self, features: FloatArray, rows: IntArray) -> FloatArray:
@@ -166,14 +180,14 @@ class ItemBelief(Belief):
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
         """Return the law of the scores of items with features [k, dim]; see ``Belief.law``."""
         moments, rule = self.moments(contexts, rows), score_rule(settings, self.link)
-        theta, scale = self.theta(), settings.width(1)
-        if theta.noise > 0.0 and self.draws == "joint":
+        scale = settings.width(1)
+        if self.draws == "joint" and (theta := self.theta()).noise > 0.0:
             design = self.design(contexts, rows)
             scaled = Design(design.rows, design.shifts, scale * theta.noise * design.spreads)
             return JointLaw(moments, scaled, theta.mean.copy(), scale * theta.noise * theta.root, rule)
         drawn = np.empty((4, moments.shape[1]))
         drawn[:2], drawn[3] = moments, 0.0
-        if theta.noise > 0.0:
+        if self._knows_noise():
             np.maximum(moments[1], max(_LEAST_SPREAD * largest_of(moments), 1e-300), out=drawn[2])
             drawn[2] *= scale
         else:
@@ -361,10 +375,10 @@ class GaussianItems(ItemBelief):
             np.add.at(self._item_counts, rows, 1)
         elif (weights != 1.0).any():
             contexts, rewards = np.sqrt(weights)[:, np.newaxis] * contexts, np.sqrt(weights) * rewards
-        add_observations(self._gram, contexts, rewards)
+        add_to_square(self._gram, contexts, rewards)
         if len(self._prior) >= LARGE and not self._stale and self._absorbed + len(contexts) <= _MOST_ABSORBED:
             for row in contexts:
-                add_to_root(self._root, row, 1.0)
+                add_to_root(self._root.reshape(-1), row, 1.0)
             self._absorbed += len(contexts)
         else:
             self._stale = True
@@ -385,7 +399,7 @@ class GaussianItems(ItemBelief):
             means, totals = self._item_means, self._item_weights
             growth = (q + totals) / (q + factor * totals)
             back = (math.sqrt(factor * (1.0 - factor) * q) * np.sqrt(growth))[:, np.newaxis] * means
-            add_observations(self._gram, np.ascontiguousarray(back[:, :-1]), np.ascontiguousarray(back[:, -1]))
+            add_to_square(self._gram, np.ascontiguousarray(back[:, :-1]), np.ascontiguousarray(back[:, -1]))
             means *= (factor * growth)[:, np.newaxis]
         elif self.offsets:
             self._item_means[:] = 0.0
@@ -458,7 +472,7 @@ class GaussianItems(ItemBelief):
         if not self._unsolved:
             return
         if self._stale:
-            solve_posterior(self._gram, self._prior, self._root, self._mean)
+            solve_square(self._gram, self._prior, self._root, self._mean)
             self._stale, self._absorbed = False, 0
         learned = self._noise_sd is None
         square, self._level = solve_level(self._gram, self._prior, self._root, learned and self.intercept, self._mean)

@@ -218,8 +218,8 @@ class WideArms(GaussianArms):
         prior = terms.prior(self._given, int(self.intercept))
         arms, size = len(old.mean), len(prior)
         options: dict[str, Any] = {} if self._unit_sd is not None else {"kind": old.kind, "centred": old.centred}
-        sums, extra = np.zeros((arms, 2, size + 1, size + 1)), np.zeros((arms, col.EXTRAS, size + 2))
-        table = replace_arrays(arms_of(prior, self._unit_sd, sums), extra=extra, **options)
+        extra = np.zeros((arms, col.EXTRAS, size + 2))
+        table = replace_arrays(arms_of(prior, self._unit_sd, arms), extra=extra, **options)
         self.terms, self.priors, self.table = terms, prior[np.newaxis], table
         self.use(self._used)
 

@@ -17,6 +17,7 @@ from ..._numerics.compile import kernel
 from ..._numerics.copying import put, put_columns
 from ..._numerics.least_squares import add_products
 from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
+from ..._numerics.triangles import entry_of, error_of, row_of
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from . import layout as col
 from .layout import BY_ARM, FIXED, Arms, Rule
@@ -233,12 +234,21 @@ def _fill_scales(scale: float, delta: float, t: int, dim: int, unit: float, scal
 
 
 @kernel
-def _quadratic_terms(root: FloatArray, terms: FloatArray) -> bool:
+def _lower(root: FloatArray, square: FloatArray) -> None:
+    """Write a triangle over the lower triangle of a square array [D,D]."""
+    for i in range(square.shape[0]):
+        put(square[i], row_of(root, i, square.shape[0]))
+
+
+@kernel
+def _quadratic_terms(triangle: FloatArray, terms: FloatArray, root: FloatArray) -> bool:
     """Write V^-1 as coefficients [D(D+1)/2] of the products s_i s_j, i >= j; return whether that is accurate.
 
     s'V^-1 s may be as much smaller than the entries of V^-1 as the ratio of its eigenvalues, and loses as many digits.
+    The lower triangle of ``root`` [D,D] is written over.
     """
     dim = root.shape[0]
+    _lower(triangle, root)
     least, most = math.inf, 0.0
     for i in range(dim):
         least = min(least, root[i, i])
@@ -273,10 +283,11 @@ def _predict_rows(
     many = rows >= 8 * dim
     terms = np.zeros((arms, pairs if many else 1))
     means = np.empty((arms, dim))
+    square_root = np.zeros((dim, dim))
     for k in range(arms):
         put(means[k], mean[eligible[k]])
         if many:
-            by_terms[k] = _quadratic_terms(root[eligible[k]], terms[k])
+            by_terms[k] = _quadratic_terms(root[eligible[k]], terms[k], square_root)
     columns = np.zeros((dim, block))
     products = np.empty((pairs if many else 1, block))
     square = np.empty((arms, block))
@@ -298,7 +309,8 @@ def _predict_rows(
             np.dot(terms, products, square)
         for k in range(arms):
             if not by_terms[k]:
-                np.dot(root[eligible[k]], columns, turned)
+                _lower(root[eligible[k]], square_root)
+                np.dot(square_root, columns, turned)
                 square[k] = 0.0
                 for i in range(dim):
                     for t in range(block):
@@ -322,7 +334,7 @@ def _prepare_screen(
       norms of largest row sums: a relative error of at most m u |V^-1| |V|, and of half of that for the sd;
     - s'theta is off by at most about D u |theta| |s|, which is at most D u |theta| sqrt(|V|) sds.
     """
-    dim = arms.root.shape[1]
+    dim = arms.mean.shape[1]
     noise_sd, gain = arms.pool[col.NOISE], arms.pool[col.GAIN]
     size = eligible.shape[0]
     pairs = dim * (dim + 1) // 2
@@ -337,10 +349,10 @@ def _prepare_screen(
     exact = np.empty((size, pairs))
     norms = np.empty(size)  # of V^-1
     loss, shift = np.empty(size), np.empty(size)
-    sums = np.empty(dim)
+    sums, square_root = np.empty(dim), np.empty((dim, dim))
     for k in range(size):
         arm = eligible[k]
-        if not _quadratic_terms(arms.root[arm], exact[k]):
+        if not _quadratic_terms(arms.root[arm], exact[k], square_root):
             return False, prepared
         sums[:] = 0.0
         place = 0
@@ -354,11 +366,13 @@ def _prepare_screen(
         norms[k] = sums.max()
         precision = 0.0  # the norm of V
         length = 0.0
-        prior = arms.prior[arms.marks[arm, col.WHICH]]
+        prior, gram, lost = arms.prior[arms.marks[arm, col.WHICH]], arms.gram[arm], arms.lost[arm]
         for i in range(dim):
             total = 0.0
             for j in range(dim):
-                total += abs(prior[i, j] + arms.gram[arm, 0, i, j] + arms.gram[arm, 1, i, j])
+                total += abs(
+                    entry_of(prior, i, j, dim) + entry_of(gram, i, j, dim + 1) + error_of(entry_of(lost, i, j, dim + 1))
+                )
             precision = max(precision, gain * total)
             length = math.hypot(length, arms.mean[arm, i])
         # a few roundings more, of entries, of the square root and of what follows it, and a little for their products
@@ -562,5 +576,5 @@ def learn_rows(arms: Arms, contexts: FloatArray, places: IntArray, rewards: Floa
     """Add rewards [T] with weights [T] of the arms at ``places`` [T] in contexts [T,D], in order."""
     for t in range(contexts.shape[0]):
         arm, reward = places[t], rewards[t]
-        sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
+        sums = (arms.gram, arms.lost, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
         learn(*sums, contexts[t], arm, reward, weights[t])

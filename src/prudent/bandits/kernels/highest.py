@@ -22,6 +22,7 @@ from numpy.polynomial import legendre
 from ..._numerics.beta import expit, log_drop, log_odds_quantile, log_odds_tails, log_one_plus, log_peak
 from ..._numerics.compile import kernel, lean
 from ..._numerics.normal import normal_quantile
+from ..._numerics.triangles import HalfArray, error_of
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from . import layout as col
 from .step import forced_place, lacking
@@ -247,13 +248,13 @@ def peaks(counts: FloatArray) -> float:
 
 
 @kernel
-def coins_of(gram: FloatArray, rows: IntArray, counts: FloatArray) -> None:
-    """Write successes and failures of some arms, each plus one, to ``counts`` [3,k], of which ``gram`` are the sums."""
+def coins_of(gram: FloatArray, lost: HalfArray, rows: IntArray, counts: FloatArray) -> None:
+    """Write successes and failures of some arms, each plus one, to ``counts`` [3,k]; ``gram`` and ``lost`` are sums."""
     for i in range(rows.shape[0]):
-        sums = gram[rows[i]]
-        ones = sums[0, 0, 1] + sums[1, 0, 1]
+        sums, errors = gram[rows[i]], lost[rows[i]]
+        ones = sums[1] + error_of(errors[1])
         counts[0, i] = 1.0 + ones
-        counts[1, i] = 1.0 + max(sums[0, 0, 0] + sums[1, 0, 0] - ones, 0.0)
+        counts[1, i] = 1.0 + max(sums[0] + error_of(errors[0]) - ones, 0.0)
 
 
 @kernel

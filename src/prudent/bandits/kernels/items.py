@@ -29,9 +29,10 @@ import numpy as np
 
 from ..._numerics.compensated import two_product, two_sum
 from ..._numerics.compile import kernel
-from ..._numerics.copying import put_columns
+from ..._numerics.copying import put, put_columns
 from ..._numerics.least_squares import add_products, lower_products
 from ..._numerics.order_statistics import lowest_normals_into
+from ..._numerics.triangles import row_of
 from ..._support.checks import FloatArray, IntArray
 
 _SHORT = 32  # places of a slate that are kept in order
@@ -142,6 +143,19 @@ def item_moments(
 
 
 @kernel
+def triangle_moments(
+    features: FloatArray, intercept: bool, root: FloatArray, mean: FloatArray, moments: FloatArray
+) -> None:
+    """Write the moments of ``item_moments`` of items without offsets, given a triangle ``root``."""
+    dim = mean.shape[0]
+    square = np.zeros((dim, dim))
+    for i in range(dim):
+        put(square[i], row_of(root, i, dim))
+    nothing = np.empty(0, dtype=np.int64)
+    item_moments(features, intercept, nothing, np.empty((0, dim + 1)), np.empty(0), 0.0, square, mean, moments)
+
+
+@kernel
 def draw_scores(
     means: FloatArray, sds: FloatArray, n: int, weights: FloatArray, uniforms: FloatArray, scores: FloatArray
 ) -> None:
@@ -208,7 +222,7 @@ def _times_inverse(root: FloatArray, vector: FloatArray) -> FloatArray:
     """Return V^-1 vector."""
     dim = vector.shape[0]
     turned, result = np.empty(dim), np.zeros(dim)
-    lower_products(root, vector, turned)
+    lower_products(root.reshape(-1), vector, turned)
     for i in range(dim):
         row, value = root[i], turned[i]
         for j in range(i + 1):

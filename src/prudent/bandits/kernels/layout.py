@@ -18,10 +18,11 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from ..._numerics.addresses import address_of, bits_of, float_array, float_of_bits, int_array
+from ..._numerics.addresses import address_of, bits_of, float_array, float_of_bits, half_array, int_array
 from ..._numerics.compile import inlined
 from ..._numerics.copying import put
 from ..._numerics.order_statistics import lowest_normals_into
+from ..._numerics.triangles import HalfArray, errors_of, halves_of, lower_of, symmetric_of, triangle_of
 from ..._support.checks import FloatArray, IntArray
 
 _BINS = 512
@@ -69,12 +70,16 @@ class Rule(NamedTuple):
 
 
 class Arms(NamedTuple):
-    """State of A arms: the sums of their data (``_numerics.least_squares``), and what is solved from them."""
+    """State of A arms: the sums of their data (``_numerics.least_squares``), and what is solved from them.
 
-    prior: FloatArray  # [J,D,D] prior precisions over the gain
+    Matrices are triangles (``_numerics.triangles``): T = D(D+1)/2 numbers, S = (D+1)(D+2)/2 those of the sums.
+    """
+
+    prior: FloatArray  # [J,T] prior precisions over the gain
     start: FloatArray  # [J,D] prior means; the first is zero, and c e_0 is added to it
-    gram: FloatArray  # [A,2,D+1,D+1]
-    root: FloatArray  # [A,D,D] with V^-1 = root' root
+    gram: FloatArray  # [A,S] sums of z z'
+    lost: HalfArray  # [A,S] halves of their rounding errors
+    root: FloatArray  # [A,T] with V^-1 = root' root
     mean: FloatArray  # [A,D]
     lines: FloatArray  # [A,2,D] m and t, if the noise is learned
     parts: FloatArray  # [A,PARTS]
@@ -85,13 +90,14 @@ class Arms(NamedTuple):
     extra: FloatArray  # [A,EXTRAS,D+2] sums of z s, z r and z^2; [0,EXTRAS,D+2] if nobody asks
 
 
-# Shapes of the arrays, in sizes that a handle holds: A arms, D features, J priors, L rows of lines, E rows of extra,
-# M weights, B entries of the screen.
+# Shapes of the arrays, in sizes that a handle holds: A arms, D features, T and S entries of triangles, J priors, L rows
+# of lines, E rows of extra, M weights, B entries of the screen.
 SHAPES = {
-    "prior": "J D D",
+    "prior": "J T",
     "start": "J D",
-    "gram": "A 2 D+1 D+1",
-    "root": "A D D",
+    "gram": "A S",
+    "lost": "A S",
+    "root": "A T",
     "mean": "A D",
     "lines": "L 2 D",
     "parts": f"A {PARTS}",
@@ -101,10 +107,12 @@ SHAPES = {
     "weights": "M",
     "screen": "B",
 }
-_SIZES = ("A", "D", "J", "L", "E", "M", "B")
+_SIZES = ("A", "D", "T", "S", "J", "L", "E", "M", "B")
 _TYPES: dict[str, Any] = get_type_hints(Arms) | get_type_hints(Rule)
 _SLOTS = {name: slot for slot, name in enumerate((*_SIZES, "intercept", *_TYPES))}
 _INTERCEPT = _SLOTS["intercept"]
+_READERS = {FloatArray: "float_array", IntArray: "int_array", HalfArray: "half_array"}
+_DTYPES = {FloatArray: np.float64, IntArray: np.int64, HalfArray: np.uint32}
 _SCALARS = {int: "{}", bool: "{} != 0", float: "float_of_bits({})"}  # how kernels read them
 
 
@@ -116,13 +124,14 @@ def _reader(name: str, kind: type[Any]) -> Any:
         if field not in SHAPES:
             return _SCALARS[_TYPES[field]].format(slot)
         sizes = re.sub("[A-Z]", lambda size: f"handle[{_SLOTS[size[0]]}]", SHAPES[field]).split()
-        return f"{'int' if _TYPES[field] == IntArray else 'float'}_array({slot}, ({', '.join(sizes)},))"
+        return f"{_READERS[_TYPES[field]]}({slot}, ({', '.join(sizes)},))"
 
     fields = ", ".join(map(read, get_type_hints(kind)))
     space: dict[str, Any] = {
         "kind": kind,
         "float_array": float_array,
         "int_array": int_array,
+        "half_array": half_array,
         "float_of_bits": float_of_bits,
     }
     space["__name__"] = __name__
@@ -139,7 +148,9 @@ def handle_of(arms: Arms, rule: Rule, intercept: bool) -> IntArray:
 
     With ``intercept``, contexts come without the constant feature.
     """
-    sizes = {"A": len(arms.mean), "D": arms.mean.shape[1], "J": len(arms.prior), "L": len(arms.lines)}
+    dim = arms.mean.shape[1]
+    sizes = {"A": len(arms.mean), "D": dim, "T": dim * (dim + 1) // 2, "S": (dim + 1) * (dim + 2) // 2}
+    sizes |= {"J": len(arms.prior), "L": len(arms.lines)}
     sizes |= {"E": len(arms.extra), "M": rule.weights.size, "B": rule.screen.size}
     values: dict[str, int] = sizes | {"intercept": int(intercept)}
     fields: tuple[Any, ...] = (*arms, *rule)
@@ -148,7 +159,7 @@ def handle_of(arms: Arms, rule: Rule, intercept: bool) -> IntArray:
             values[name] = bits_of(field) if kind is float else int(field)
             continue
         expected = shape_of(SHAPES[name], sizes)
-        if field.shape != expected or field.dtype != (np.int64 if kind == IntArray else np.float64):
+        if field.shape != expected or field.dtype != _DTYPES[kind]:
             raise TypeError(f"{name} is an array {field.shape} of {field.dtype}, expected {expected}")
         values[name] = address_of(field)
     return np.array([values[name] for name in _SLOTS], dtype=np.int64)
@@ -171,17 +182,19 @@ def with_intercept(handle: IntArray, context: FloatArray) -> FloatArray:
     return features
 
 
-def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **options: Any) -> Arms:
-    """Return arms with these sums, of which nothing is solved yet, and ``options``: other fields of ``Arms``."""
-    size, dim = len(gram), len(prior)
+def arms_of(prior: FloatArray, noise_sd: float | None, size: int, **options: Any) -> Arms:
+    """Return arms without data, of which nothing is solved yet, and ``options``: other fields of ``Arms``."""
+    dim = len(prior)
+    entries = (dim + 1) * (dim + 2) // 2
     pool = np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0, 0.0, noise_sd or 0.0, 1.0])
     marks = np.zeros((size, MARKS), dtype=np.int64)
     marks[:, STALE] = 1
     fields: dict[str, Any] = {
-        "prior": prior[np.newaxis].copy(),
+        "prior": triangle_of(prior[np.newaxis]),
         "start": np.zeros((1, dim)),
-        "gram": gram,
-        "root": np.empty((size, dim, dim)),
+        "gram": np.zeros((size, entries)),
+        "lost": np.zeros((size, entries), dtype=np.uint32),
+        "root": np.empty((size, dim * (dim + 1) // 2)),
         "mean": np.empty((size, dim)),
         "lines": np.empty((size if noise_sd is None else 0, 2, dim)),
         "parts": np.zeros((size, PARTS)),
@@ -200,6 +213,39 @@ def replace_arrays(arms: Arms, **fields: Any) -> Arms:
         value = fields.setdefault(name, field)
         fields[name] = np.require(value, requirements=["C", "A", "W"]) if name in SHAPES else value
     return Arms(**fields)
+
+
+def sums_of(arms: Arms, rows: Any = slice(None)) -> FloatArray:
+    """Return the sums of some arms and their rounding errors, [k,2,D+1,D+1]."""
+    return np.stack([symmetric_of(arms.gram[rows]), symmetric_of(errors_of(arms.lost[rows]))], axis=-3)
+
+
+def totals_of(arms: Arms, rows: Any = slice(None)) -> FloatArray:
+    """Return the sums of some arms, rounding errors added, [k,D+1,D+1]."""
+    return symmetric_of(arms.gram[rows] + errors_of(arms.lost[rows]))
+
+
+def put_sums(arms: Arms, rows: Any, sums: FloatArray) -> None:
+    """Replace the sums of some arms by others with their rounding errors, [k,2,D+1,D+1]."""
+    arms.gram[rows] = triangle_of(sums[..., 0, :, :])
+    arms.lost[rows] = halves_of(triangle_of(sums[..., 1, :, :]))
+
+
+def scale_sums(arms: Arms, factor: float) -> None:
+    """Multiply the sums of all arms by a factor."""
+    errors = errors_of(arms.lost)
+    arms.gram[:] *= factor
+    arms.lost[:] = halves_of(factor * errors)
+
+
+def priors_of(arms: Arms) -> FloatArray:
+    """Return the prior precisions over the gain, [J,D,D]."""
+    return symmetric_of(arms.prior)
+
+
+def roots_of(arms: Arms, rows: Any = slice(None)) -> FloatArray:
+    """Return the roots of some arms, [k,D,D]."""
+    return lower_of(arms.root[rows])
 
 
 def rule_of(

@@ -30,7 +30,6 @@ import math
 import numpy as np
 
 from ..._numerics.compile import inlined, kernel, lean
-from ..._numerics.copying import put
 from ..._numerics.least_squares import (
     LARGE,
     add_observation,
@@ -42,6 +41,7 @@ from ..._numerics.least_squares import (
     solve_vector,
 )
 from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
+from ..._numerics.triangles import HalfArray, entry_of, error_of, row_of
 from ..._support.checks import FloatArray, IntArray
 from . import layout as col
 from .layout import BY_ARM, FIXED, Arms, Rule, arms_at, rule_at, with_intercept
@@ -82,13 +82,15 @@ def noise_of(arms: Arms, arm: int) -> float:
 
 
 @kernel
-def _root_of(gram: FloatArray, prior: FloatArray, root: FloatArray, parts: FloatArray, stale: int, gain: float) -> bool:
+def _root_of(arms: Arms, arm: int) -> bool:
     """Bring the root of an arm up to date, in units of the sums; return whether it took twice the precision."""
-    if stale == 2:  # it was updated with the rewards
+    root, parts, gain = arms.root[arm], arms.parts[arm], arms.pool[col.GAIN]
+    if arms.marks[arm, col.STALE] == 2:  # it was updated with the rewards
         if gain != 1.0:
             root *= math.sqrt(gain)
         return False
-    careful = factor_precision(gram, prior, root)
+    prior = arms.prior[arms.marks[arm, col.WHICH]]
+    careful = factor_precision(arms.gram[arm], arms.lost[arm], prior, root, arms.mean.shape[1])
     parts[col.UPDATES] = -math.inf if careful else 0.0
     return careful
 
@@ -96,29 +98,30 @@ def _root_of(gram: FloatArray, prior: FloatArray, root: FloatArray, parts: Float
 @kernel
 def _solve_learning(arms: Arms, arm: int) -> None:
     """Solve one arm whose noise is learned: its root, m and t, and the coefficients of q_a."""
-    gram, root, parts = arms.gram[arm], arms.root[arm], arms.parts[arm]
+    gram, lost, root, parts = arms.gram[arm], arms.lost[arm], arms.root[arm], arms.parts[arm]
     which = arms.marks[arm, col.WHICH]
     prior, gain = arms.prior[which], arms.pool[col.GAIN]
     mean, tilt = arms.lines[arm, 0], arms.lines[arm, 1]
     dim = mean.shape[0]
     centred = arms.centred and which == 0
-    careful = _root_of(gram, prior, root, parts, arms.marks[arm, col.STALE], gain)
+    careful = _root_of(arms, arm)
     start = arms.start[which].copy()
     parts[col.LEVEL] = 0.0
     if centred and parts[col.WEIGHT] > 0.0:
-        parts[col.LEVEL] = (gram[0, 0, dim] + gram[1, 0, dim]) / parts[col.WEIGHT]
+        parts[col.LEVEL] = (row_of(gram, dim, dim + 1)[0] + error_of(row_of(lost, dim, dim + 1)[0])) / parts[col.WEIGHT]
         start[0] = parts[col.LEVEL]
-    parts[col.Q0] = gain * solve_residuals(gram, prior, root, careful, start, mean)
+    parts[col.Q0] = gain * solve_residuals(gram, lost, prior, root, careful, start, mean)
     parts[col.Q1], parts[col.Q2] = 0.0, 0.0
     tilt[:] = 0.0
     if centred:
         if gain * parts[col.WEIGHT] > 1e-9:
-            put(tilt, prior[0])
-            solve_vector(gram, prior, root, careful, tilt)
-            left = prior[0, 0]
             for i in range(dim):
-                parts[col.Q1] += prior[0, i] * mean[i]
-                left -= prior[0, i] * tilt[i]
+                tilt[i] = entry_of(prior, i, 0, dim)
+            solve_vector(gram, lost, prior, root, careful, tilt)
+            left = prior[0]
+            for i in range(dim):
+                parts[col.Q1] += entry_of(prior, i, 0, dim) * mean[i]
+                left -= entry_of(prior, i, 0, dim) * tilt[i]
             parts[col.Q1] *= gain
             parts[col.Q2] = gain * max(left, 0.0)
         else:
@@ -174,7 +177,7 @@ def _residuals(parts: FloatArray, centre: float) -> float:
 def _solve_stale(arms: Arms, eligible: IntArray) -> None:
     """Solve again the eligible arms that have had rewards since they were last solved; all, if the noise is learned."""
     # fields are named before the loops: references to them are counted wherever they are taken from the bundle
-    gram, prior, root, mean, marks = arms.gram, arms.prior, arms.root, arms.mean, arms.marks
+    gram, lost, prior, root, mean, marks = arms.gram, arms.lost, arms.prior, arms.root, arms.mean, arms.marks
     lines, parts, pool = arms.lines, arms.parts, arms.pool
     if arms.kind == FIXED:
         plain = pool[col.GAIN] == 1.0 and mean.shape[1] < LARGE
@@ -182,7 +185,7 @@ def _solve_stale(arms: Arms, eligible: IntArray) -> None:
             arm = eligible[i]
             if marks[arm, col.STALE]:
                 if plain and marks[arm, col.WHICH] == 0:
-                    solve_posterior(gram[arm], prior[0], root[arm], mean[arm])
+                    solve_posterior(gram[arm], lost[arm], prior[0], root[arm], mean[arm])
                 else:
                     _solve_shifted(arms, arm)
                 marks[arm, col.STALE] = 0
@@ -203,9 +206,9 @@ def _solve_stale(arms: Arms, eligible: IntArray) -> None:
 def _solve_shifted(arms: Arms, arm: int) -> None:
     """Solve one arm with a prior mean, a gain, or a root that was updated."""
     root, mean, which = arms.root[arm], arms.mean[arm], arms.marks[arm, col.WHICH]
-    gram, prior, gain = arms.gram[arm], arms.prior[which], arms.pool[col.GAIN]
-    careful = _root_of(gram, prior, root, arms.parts[arm], arms.marks[arm, col.STALE], gain)
-    solve_residuals(gram, prior, root, careful, arms.start[which], mean)
+    prior, gain = arms.prior[which], arms.pool[col.GAIN]
+    careful = _root_of(arms, arm)
+    solve_residuals(arms.gram[arm], arms.lost[arm], prior, root, careful, arms.start[which], mean)
     mean += arms.start[which]
     if gain != 1.0:
         root *= 1.0 / math.sqrt(gain)
@@ -234,12 +237,14 @@ def predict(root: FloatArray, mean: FloatArray, arm: int, context: FloatArray) -
     """Return s'theta and sqrt(s'V^-1 s) of one arm."""
     centre = 0.0
     square = 0.0
+    place = 0  # of the first entry of a row
     for i in range(context.shape[0]):
         centre += mean[arm, i] * context[i]
         part = 0.0
         for j in range(i + 1):
-            part += root[arm, i, j] * context[j]
+            part += root[arm, place + j] * context[j]
         square += part * part
+        place += i + 1
     return centre, math.sqrt(square)
 
 
@@ -445,6 +450,7 @@ def decide_one(
 @lean
 def learn(
     gram: FloatArray,
+    lost: HalfArray,
     root: FloatArray,
     parts: FloatArray,
     pool: FloatArray,
@@ -459,7 +465,7 @@ def learn(
 
     Parameters
     ----------
-    gram, root, parts, pool, marks, extra : ndarray
+    gram, lost, root, parts, pool, marks, extra : ndarray
         Fields of ``Arms``.
     context : ndarray of float, [D]
         Context, constant feature included.
@@ -475,7 +481,7 @@ def learn(
     bool
         False if the context is not D finite numbers, or the reward is not finite.
     """
-    if context.shape[0] != gram.shape[2] - 1 or not abs(reward) <= LARGEST or not usable(context):
+    if context.shape[0] != extra.shape[2] - 2 or not abs(reward) <= LARGEST or not usable(context):
         return False
     if marks[arm, col.STALE] != 1 and context.shape[0] >= LARGE and 0.0 <= parts[arm, col.UPDATES] < _MOST_UPDATES:
         add_to_root(root[arm], context, weight)
@@ -484,7 +490,7 @@ def learn(
     else:
         marks[arm, col.STALE] = 1
     weight /= pool[col.GAIN]
-    add_observation(gram[arm], context, reward, weight)
+    add_observation(gram[arm], lost[arm], context, reward, weight)
     parts[arm, col.WEIGHT] += weight
     if extra.shape[0] > 0:
         _add_extra(extra[arm], pool, context, reward, weight)
@@ -496,10 +502,10 @@ def learn(
 
 @lean
 def wide(prior: FloatArray, gain: float, context: FloatArray) -> bool:
-    """Return whether a context [D] is so large that its square may drown the prior precision, gain times [D,D]."""
+    """Return whether a context [D] is so large that its square may drown the prior precision, gain times a triangle."""
     found, limit = 0, WIDE * gain
     for i in range(context.shape[0]):
-        found += context[i] * context[i] > limit * prior[i, i]
+        found += context[i] * context[i] > limit * entry_of(prior, i, i, context.shape[0])
     return found > 0
 
 
@@ -510,13 +516,13 @@ def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, we
     point = with_intercept(handle, context)
     prior = arms.prior[arms.marks[arm, col.WHICH]]
     if (
-        point.shape[0] == prior.shape[0]
+        point.shape[0] == arms.mean.shape[1]
         and abs(reward) <= LARGEST
         and usable(point)
         and wide(prior, arms.pool[col.GAIN], point)
     ):
         return NOT_YET
-    sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
+    sums = (arms.gram, arms.lost, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
     return LEARNED if learn(*sums, point, arm, reward, weight) else REFUSED
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._support.checks import FloatArray, IntArray
+from ...errors import ParameterError
 
 _ENTRIES = 2**20  # numbers of a sample held at a time
 
@@ -208,6 +209,59 @@ class Law(ABC):
             hits += np.bincount(chosen.reshape(-1), minlength=size)
         chance = hits / (draws + 1.0)
         return self.mixed(Chances(chance, np.sqrt(chance * (1.0 - chance) / (draws + 1.0))), top)
+
+    def placed(self, top: int, draws: int, rng: np.random.Generator) -> Chances:
+        """Return the probability of every arm to have each of the ``top`` highest scores, from simulated decisions.
+
+        One more decision is counted in which all arms are equal, so that no probability is zero.
+
+        Parameters
+        ----------
+        top : int
+            Length of the slate.
+        draws : int
+            Number of simulated decisions.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        Chances
+            Probabilities [top, k] and standard errors [top, k].
+        """
+        size = self.mean.shape[-1]
+        hits = np.full((top, size), 1.0 / size)
+        for scores in self.samples(draws, rng):
+            order = np.argsort(-scores, axis=1)[:, :top]
+            for place in range(top):
+                hits[place] += np.bincount(order[:, place], minlength=size)
+        chance = hits / (draws + 1.0)
+        return self.mixed(Chances(chance, np.sqrt(chance * (1.0 - chance) / (draws + 1.0))))
+
+    def slate_chance(self, places: IntArray, ordered: bool) -> float:
+        """Return the probability of a slate.
+
+        Parameters
+        ----------
+        places : ndarray of int, [top]
+            Positions of the arms, highest score first.
+        ordered : bool
+            Whether in this order, or in any.
+
+        Returns
+        -------
+        float
+            Its probability.
+
+        Raises
+        ------
+        ParameterError
+            If it is not known: scores are not independent.
+        """
+        if places.size == 1:
+            return self.chance(int(places[0]))
+        message = "probabilities of slates are known for independent draws of normal scores (draws='independent')"
+        raise ParameterError(message, code="no-propensity", argument="draws")
 
     def samples(self, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield simulated scores [N, k], as many at a time as fit in memory.

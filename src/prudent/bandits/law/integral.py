@@ -65,7 +65,7 @@ def table_cdf(place: float, cells: FloatArray) -> float:
 
 
 @kernel
-def _table_pdf(place: float, cells: FloatArray) -> float:
+def table_pdf(place: float, cells: FloatArray) -> float:
     """Return the density at a place of the table, for one cell."""
     if not place > 0.0 or place >= cells.shape[0]:
         return 0.0
@@ -108,7 +108,7 @@ def _integrand(x: float, m: float, s: float, rivals: Rivals, atoms: bool, law: T
     if law.kind == CLIPPED_PAIR:
         density = clipped_pair(x, m, s, law, False)[1]
     else:
-        density = _table_pdf(((x - m) / s - law.low) / law.step, law.cells) / (s * law.step)
+        density = table_pdf(((x - m) / s - law.low) / law.step, law.cells) / (s * law.step)
     if density == 0.0:
         return 0.0
     return density * _product(x, rivals, law)

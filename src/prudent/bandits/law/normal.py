@@ -5,6 +5,7 @@ A score weighs the lowest (or highest) of n posterior draws; ``score_law`` has t
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,9 +22,11 @@ from ..kernels.items import draw_highest, draw_scores
 from ..kernels.layout import Rule
 from .base import Chances, Law, outer_mean
 from .score_law import ScoreLaw, score_law
+from .slate import order_chance, place_chances, set_chance
 
 _CELLS = 512  # of uniforms, within which draws are bounded
 _FEW = 32  # scores that are all drawn
+_MOST_PRODUCTS = 1_000_000  # arms times squared length of a slate, up to which inclusion is exact
 
 
 @lru_cache(maxsize=16)
@@ -208,17 +211,21 @@ class NormalLaw(DrawnLaw):
         return self._moments.shape[1] * abs(self._rule.n)
 
     def included(self, top: int, draws: int, rng: np.random.Generator) -> Chances:
-        """Return the probability of every arm to be among the ``top`` highest, by conditional sampling.
+        """Return the probability of every arm to be among the ``top`` highest, exact unless there are very many.
 
-        Given the scores of the others, an arm is among the first if its score exceeds the ``top``-th highest of them:
-        a probability that its own law gives. It is averaged over sampled scores of the others.
+        Then it is sampled: given the scores of the others, an arm is among the first if its score exceeds the
+        ``top``-th highest of them, a probability that its own law gives. It is averaged over sampled scores of the
+        others.
         """
-        mean, _, sd, freedom = self._moments
+        mean, _, sd, _ = self._moments
         size = mean.size
         if self.uniform() is not None:
             return self.mixed(Chances(np.full(size, top / size), np.zeros(size)), top)
-        if freedom[0] > 0.0 or self._rule.clip:
+        if not self._has_density:
             return super().included(top, draws, rng)
+        if size * top * top <= _MOST_PRODUCTS:
+            chance, error = self.placed(top, draws, rng)
+            return Chances(chance.sum(axis=0), error.sum(axis=0))
         law = self.score_law
         # between its nodes the law is known to 1e-6, much better than samples can tell
         nodes = np.linspace(-12.0, 9.0, 8401) if self._rule.n > 0 else np.linspace(-9.0, 12.0, 8401)
@@ -232,6 +239,35 @@ class NormalLaw(DrawnLaw):
         average = totals[0] / draws
         errors = np.sqrt(np.maximum(totals[1] / draws - average * average, 0.0) / draws)
         return self.mixed(Chances(average, errors), top)
+
+    @property
+    def _has_density(self) -> bool:
+        """Whether scores have one law with a density, but for mean and sd."""
+        return not (self.freedom[0] > 0.0 or self._rule.clip)
+
+    def placed(self, top: int, draws: int, rng: np.random.Generator) -> Chances:
+        """Return the exact probability of every arm to have each of the ``top`` highest scores, [top, k]."""
+        size = self._moments.shape[1]
+        if self.uniform() is None and not self._has_density:
+            return super().placed(top, draws, rng)
+        moments, rank = self._sorted()
+        found = np.full((top, size), 1.0 / size)
+        if self.uniform() is None:
+            place_chances(moments[0], moments[2], self.score_law.table, found)
+        return self.mixed(Chances(found[:, rank], np.zeros_like(found)))
+
+    def slate_chance(self, places: IntArray, ordered: bool) -> float:
+        """Return the exact probability of a slate; see ``Law.slate_chance``."""
+        size, top = self._moments.shape[1], places.size
+        if top == 1 or (self.uniform() is None and not self._has_density):
+            return super().slate_chance(places, ordered)
+        equal = 1.0 / (math.perm(size, top) if ordered else math.comb(size, top))
+        if self.uniform() is not None:
+            return equal
+        kernel = order_chance if ordered else set_chance
+        scored = kernel(self._moments[0], self._moments[2], places, self.score_law.table)
+        uniform = min(size * self.floor, 1.0)
+        return uniform * equal + (1.0 - uniform) * min(max(scored, 0.0), 1.0)
 
 
 class NormalRows(DrawnLaw):

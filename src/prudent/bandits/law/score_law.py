@@ -108,6 +108,11 @@ class ScoreLaw:
         self._law = TableLaw(kind, n, float(weights[0]), *table)
         self._fields = tuple(self._law)  # sooner in a kernel than the bundle
 
+    @property
+    def table(self) -> TableLaw:
+        """The law as kernels read it."""
+        return self._law
+
     def cdf(self, x: float) -> float:
         """Return P(W <= x)."""
         return cdf_of(x, self._law)
@@ -489,7 +494,7 @@ def _add_products(
                 continue
             if not place > 0.0:
                 values[0, i], values[1, i] = 0.0, 0.0
-            else:  # table_cdf and _table_pdf
+            else:  # table_cdf and table_pdf
                 c = cells[np.uint64(place)]
                 t = place - np.uint64(place)
                 values[0, i] = c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * c[5]))))
