@@ -214,7 +214,7 @@ class HurdleArms(GlmArms):
         own = np.unique(rows[sold])
         with self.all_or_none(np.unique(rows)), self.basket.all_or_none(own):  # the basket is judged at its end
             self.basket.learn(contexts[sold], rows[sold], rewards[sold], weights[sold])
-            refresh(self.basket.table, own)
+            refresh(self.basket.table, np.arange(len(self.pulls)))  # all are judged: noises depend on each other
             super().learn(contexts, rows, sold.astype(np.float64), weights)
 
     def may_overflow(self, contexts: FloatArray) -> bool:
