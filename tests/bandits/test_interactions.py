@@ -9,7 +9,7 @@ import prudent as pr
 from prudent.bandits import LinearBandit
 from prudent.bandits.belief.terms import Terms, found_terms
 from prudent.bandits.belief.trial import squares_saved
-from prudent.errors import ParameterError, StateFileError
+from prudent.errors import ParameterError, PrudentWarning, StateFileError
 
 TINY = 1e-6  # chance of a false alarm
 
@@ -165,7 +165,69 @@ def test_evidence_that_fades_is_learned_again_as_faded(rng):
     assert LinearBandit.from_bytes(bandit.to_bytes()).noise_sd == bandit.noise_sd
 
 
-def test_merging_needs_equal_terms(rng):
+def same_state(one, two):
+    """Return whether what two bandits have learned is the same to the last bit."""
+    mine, theirs = one.belief.arrays(), two.belief.arrays()
+    assert mine.keys() == theirs.keys()
+    return one.belief.values() == two.belief.values() and all(np.array_equal(mine[key], theirs[key]) for key in mine)
+
+
+@pytest.mark.parametrize("size", [3, 40, 400, 5000])
+def test_merging_learns_what_the_others_have_kept_in_the_order_of_merging(size, rng):
+    """Two workers since a common ancestor: as if one bandit had learned the rewards of one after the other."""
+    x, rows, rewards = xor(rng, 3 * size)
+    base = LinearBandit(2, 4, interactions="auto", rng=3).update(x[:size], rows[:size], rewards[:size])
+    workers = [base.copy(stream=k) for k in range(2)]
+    parts = [slice(size, 2 * size), slice(2 * size, 3 * size)]
+    for worker, part in zip(workers, parts, strict=True):
+        worker.update(x[part], rows[part], rewards[part])
+    together = base.copy()
+    for part in parts:
+        together.update(x[part], rows[part], rewards[part])
+    merged = base.copy()
+    for worker in workers:
+        merged.merge(worker, since=base)
+    assert size == 5000 or same_state(merged, together)
+    np.testing.assert_allclose(merged.predict(x[:3]), together.predict(x[:3]), rtol=1e-9)
+    assert merged.interactions_found == together.interactions_found
+    assert size < 400 or merged.interactions_found == ("x0 x x1",)
+
+
+def test_merging_with_arms_that_came_and_went(rng):
+    x, _, rewards = xor(rng, 120)
+    base = LinearBandit(["a", "b", "c"], 4, interactions="auto", rng=3)
+    names = np.array(["a", "b", "c"])[rng.integers(0, 3, 120)]
+    base.update(x[:40], names[:40], rewards[:40])
+    one, two = base.copy(stream=0).remove_arm("b"), base.copy(stream=1).add_arm("d").remove_arm("a")
+    chosen = [two.select(x[t], ["c", "d"]).arm for t in range(80, 120)]
+    two.update(x[80:], chosen, rewards[80:])
+    kept = names[:40] != "b"
+    both = LinearBandit(["a", "c", "d"], 4, interactions="auto", rng=3)
+    both.update(x[:40][kept], names[:40][kept], rewards[:40][kept]).update(x[80:], chosen, rewards[80:])
+    merged = one.merge(two, since=base)
+    assert merged.arms == both.arms
+    assert merged.pulls == both.pulls
+    np.testing.assert_allclose(merged.predict(x[:3]), both.predict(x[:3]), rtol=1e-9)
+    tries = {arm: two.clock()["tries"][arm] for arm in ("c", "d")} | {"a": base.pulls["a"]}
+    assert merged.clock()["tries"] == tries
+    again = LinearBandit.from_bytes(merged.to_bytes())
+    np.testing.assert_array_equal(again.predict(x[:3]), merged.predict(x[:3]))
+
+
+def test_merging_refuses_what_does_not_come_from_the_ancestor(rng):
+    x, rows, rewards = xor(rng, 60)
+    make = lambda part: LinearBandit(2, 4, interactions="auto", rng=3).update(x[part], rows[part], rewards[part])  # noqa: E731
+    base, other = make(slice(0, 30)), make(slice(10, 60))
+    for since in (base, make(slice(0, 60))):
+        with refused(ParameterError, "not-an-ancestor", argument="since"):
+            base.copy().merge(other, since=since)
+    settled = wide(rng, 6000)
+    assert settled.belief.settled
+    with refused(ParameterError, "not-an-ancestor", argument="since"):
+        base.copy().merge(other, since=settled)
+
+
+def test_merging_settled_bandits_with_equal_terms_adds_their_sums(rng):
     base = wide(rng, 6000)
     assert base.belief.settled
     one, two = base.copy(stream=0), base.copy(stream=1)
@@ -173,10 +235,55 @@ def test_merging_needs_equal_terms(rng):
     one.update(x[:25], rows[:25], rewards[:25])
     two.update(x[25:], rows[25:], rewards[25:])
     both = base.copy().update(x, rows, rewards)
+    assert both.interactions_found
     np.testing.assert_allclose(one.merge(two, since=base).predict(x[:3]), both.predict(x[:3]), rtol=1e-9)
-    fresh = LinearBandit(2, 4, interactions="auto", rng=3)
-    with refused(ParameterError, "different-features"):
-        fresh.merge(wide(rng, 300), since=None)
+
+
+def test_merging_a_settled_bandit_with_other_terms_is_that_of_bandits_without(rng):
+    """What is left is what plain bandits would know, and a warning says so."""
+    x, rows, rewards = xor(rng, 9000)
+    auto, plain = (
+        [
+            LinearBandit(2, 4, interactions=word, rng=3).update(x[p], rows[p], rewards[p])
+            for p in (slice(300), slice(300, 9000))
+        ]
+        for word in ("auto", "none")
+    )
+    assert auto[1].belief.settled
+    assert not auto[0].belief.settled
+    with pytest.warns(PrudentWarning, match="interactions"):
+        merged = auto[0].merge(auto[1], since=None)
+    plain[0].merge(plain[1], since=None)
+    np.testing.assert_allclose(merged.predict(x[:5]), plain[0].predict(x[:5]), rtol=1e-9)
+    assert merged.interactions_found == ()
+    assert merged.n_rewards == 9000
+    again = LinearBandit.from_bytes(merged.update(x[:50], rows[:50], rewards[:50]).to_bytes())
+    np.testing.assert_array_equal(again.predict(x[:5]), merged.predict(x[:5]))
+
+
+@pytest.mark.parametrize("precision", [None, 3.0])
+@pytest.mark.parametrize("size", [20, 200, 6000])
+def test_new_features_were_zero_in_the_rows_that_are_kept(size, precision, rng):
+    """A bandit that migrates is one that had all features from the start."""
+    x, rows, rewards = xor(rng, size + 200)
+    ours, other = (
+        LinearBandit(2, features=list(names), interactions="auto", rng=3, prior_precision=precision)
+        for names in ("abcd", "abcde")
+    )
+    late = rng.integers(0, 2, 200).astype(float)
+    ours.update(x[:size], rows[:size], rewards[:size]).migrate(list("abce"), prior_precision=precision)
+    other.update(np.insert(x[:size], 4, 0.0, axis=1), rows[:size], rewards[:size])
+    assert (ours.features, ours.retired) == (tuple("abcde"), ("d",))
+    if size == 200:
+        assert ours.interactions_found == other.interactions_found == ("a x b",)
+    points = np.column_stack([x[size:, :3], np.zeros(200), late])
+    for t, point in enumerate(points):
+        ours.update(dict(zip("abcde", point, strict=True)), int(rows[size + t]), float(rewards[size + t]))
+    other.update(points, rows[size:], rewards[size:])
+    np.testing.assert_allclose(ours.predict(points[:9]), other.predict(points[:9]), rtol=1e-7)
+    assert ours.interactions_found == other.interactions_found
+    again = LinearBandit.from_bytes(ours.to_bytes())
+    np.testing.assert_array_equal(again.predict(points[:9]), ours.predict(points[:9]))
 
 
 def test_a_journal_gives_the_same_bandit_again(rng, tmp_path):
@@ -246,39 +353,3 @@ def test_terms_that_later_rewards_do_not_bear_out_are_not_taken(rng):
     assert terms.size or not bandit.interactions_found
     bandit.update(late, where, 0.3 * rng.normal(size=60))
     assert bandit.interactions_found == ()
-
-
-# -- width -------------------------------------------------------------------------------------------------
-
-
-def test_the_width_grows_with_the_decisions_to_come(rng):
-    bandit = LinearBandit(2, 3, exploration="auto", noise_sd=1.0, rng=1)
-    x = rng.normal(size=3)
-    for decisions in (0, 500, 2000, 5000):
-        bandit.set_clock(decisions, {})
-        width = bandit.settings.width(decisions + 1, 2)
-        fixed = LinearBandit(2, 3, exploration=width, noise_sd=1.0, rng=1)
-        fixed.set_clock(decisions, {})
-        np.testing.assert_array_equal(bandit.propensities(x), fixed.propensities(x))
-    assert [bandit.settings.width(t, 2) for t in (1, 20, 21)] == [1.0, 1.0, 0.5]
-    assert bandit.settings.width(10**6) == 1.0
-    ends = pr.bandits.BanditSettings(exploration="auto", horizon=8000)
-    assert [ends.width(t) for t in (1, 8000)] == [1.0, 0.3]
-
-
-def test_decisions_one_by_one_have_the_propensities_that_were_told(rng):
-    bandit = LinearBandit(2, 2, exploration="auto", horizon=900, rng=1).update(
-        [[1.0, 0.0]] * 4, [0, 0, 1, 1], [1, 2, 1, 3]
-    )
-    for _ in range(1000):
-        x = rng.normal(size=2)
-        told = bandit.propensities(x)
-        decision = bandit.select(x)
-        assert decision.propensity == pytest.approx(told[decision.arm], rel=1e-9)
-    again = LinearBandit.from_bytes(bandit.to_bytes())
-    assert again.settings == bandit.settings
-
-
-def test_horizon_is_for_auto():
-    with refused(ParameterError, "conflicting-arguments", argument="horizon"):
-        LinearBandit(2, 3, horizon=100)

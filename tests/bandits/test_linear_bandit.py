@@ -31,7 +31,7 @@ from prudent.bandits import (
 )
 from prudent.bandits.kernels.batch import ROWS, decide_rows, fill_scores, learn_rows, single_screen
 from prudent.bandits.kernels.layout import arms_of, handle_of, roots_of
-from prudent.bandits.kernels.step import best_score, decide_one
+from prudent.bandits.kernels.step import best_score, decide_one, typical_variance, width_of
 from prudent.bandits.kernels.stream import Uniforms
 from prudent.bandits.law.score_law import ScoreLaw, score_law
 from prudent.errors import DataError, ParameterError
@@ -331,11 +331,12 @@ def learned_arms(learning, size, dim, rng):
 
 @pytest.mark.parametrize("deciding", KINDS)
 @pytest.mark.parametrize("learning", ["round", "leaning", "flat"])
-def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learning, deciding, rng):
+@pytest.mark.parametrize("exploration", [1.0, "auto"])
+def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learning, deciding, exploration, rng):
     # Uniforms at the edges of bins, where the bounds of the screen are reached, such that the lower bound of one arm
     # and the upper bound of the other are as near to each other as any: single precision alone would confuse them.
     dim, swap, both = 5, rng.integers(0, 2), np.arange(2)
-    rule = brps_cmab(0.8).rule(dim, 1.0)
+    rule = BanditSettings(0.8, exploration=exploration).rule(dim, 1.0)
     arms, contexts = learned_arms(learning, 2, dim, rng), cloud(deciding, ROWS, dim, rng)
     decide_rows(arms, rule, 1, contexts[:0], both, Uniforms(rng, np.empty(0)))  # solves the posterior
     assert single_screen(arms, rule, contexts, both, np.ones(ROWS)) is not None
@@ -348,6 +349,8 @@ def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learnin
     for t, context in enumerate(contexts):
         means = (arms.mean * context).sum(axis=1)
         sds = np.sqrt(((roots_of(arms) @ context) ** 2).sum(axis=1))
+        if exploration == "auto" and sds.all():
+            sds = sds * [width_of(sd, typical_variance(sds), rule.share) for sd in sds]
         low = means[swap] + sds[swap] * rule.screen[1:-1]
         top = means[1 - swap] + sds[1 - swap] * rule.screen[1:-1]
         nearest = np.clip(np.searchsorted(top, low), 0, bins - 2)
@@ -368,7 +371,16 @@ def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learnin
 
 @pytest.mark.parametrize("deciding", KINDS)
 @pytest.mark.parametrize("learning", ["round", "leaning", "flat", "tiny and huge", "uneven"])
-@pytest.mark.parametrize("settings", [thompson_sampling(), brps_cmab(0.9), thompson_sampling_inflated(delta=0.1)])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        thompson_sampling(),
+        brps_cmab(0.9),
+        thompson_sampling_inflated(delta=0.1),
+        BanditSettings(exploration="auto"),
+        BanditSettings(0.9, exploration="auto", horizon=3000),
+    ],
+)
 def test_screening_batches_in_single_precision_changes_nothing(learning, deciding, settings, rng):
     contexts, rule = cloud(deciding, 2500, 6, rng), settings.rule(6, 1.0)
     arms = learned_arms(learning, 7, 6, rng)

@@ -199,3 +199,11 @@ def test_in_the_journal_and_in_words(rng, tmp_path):
     assert "log revenue" in words
     assert json.dumps(bandit.state()[0]["belief"])
     assert bandit.plot().axes
+
+
+def test_arms_without_purchases_are_solved_before_they_are_judged():
+    """Memory of arms that were never solved holds anything."""
+    bandit = LinearBandit(3, 2, rewards="hurdle", prior_precision=1.0, rng=1)
+    bandit.belief.basket.table.mean[:] = np.nan
+    bandit.update([0.3, 0.2], 1, 7.0).update([0.3, 0.1], 1, 4.0)
+    assert np.isfinite(bandit.predict([0.1, 0.2])).all()

@@ -199,10 +199,7 @@ class LinearBandit(NamedArms):
 
     def _use_settings(self) -> None:
         """Tell the belief the settings of the next decision."""
-        self._belief.use(self._settings.at(self._decisions + 1, len(self._names)))
-        level, t = self._settings.alpha, self._decisions + 1
-        self._lasts = t + 1 if isinstance(level, Schedule) else self._settings.changes_after(t, len(self._names))
-        self._width = self._settings.width(t, len(self._names))
+        self._belief.use(self._settings.at(self._decisions + 1))
         self._direct = self._drift is None and self._belief.any_reward
         free = self._settings.min_propensity == 0.0 and self._limits is None
         self._plain = free and self._drift is None
@@ -467,7 +464,7 @@ class LinearBandit(NamedArms):
                 self._refuse(context)
             self._decisions = decisions + 1
             if self._falling:
-                self._widen()
+                self._fall()
             if self._limits is not None:
                 decided = self._limit_one(names, rows, decided)
             place, score, law = decided
@@ -497,18 +494,15 @@ class LinearBandit(NamedArms):
                     places, scores, law = self._limit_rows(names, rows, places, scores, law)
                 self._decisions += len(points)
                 if self._falling:
-                    self._widen()
+                    self._fall()
                 decision = Decision(names, places, scores, law, points, (t - 1, self._rewards), propensity)
             self._names_of_features = labels
             return decision
 
-    def _widen(self) -> None:
-        """Tell the belief level and width of the next decision, if they are others."""
-        level, t = self._settings.alpha, self._decisions + 1
-        if t < self._lasts:
-            return
-        falls = isinstance(level, Schedule) and level.signed_draws(t) != self._belief.rule.n
-        if falls or self._settings.width(t, len(self._names)) != self._width:
+    def _fall(self) -> None:
+        """Tell the belief the level of the next decision, if it is another one."""
+        level = self._settings.alpha
+        if isinstance(level, Schedule) and level.signed_draws(self._decisions + 1) != self._belief.rule.n:
             self._use_settings()
 
     # -- rewards -------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ class Bandit(SavedBandit):
         self._belief, self._settings = belief, settings
         half = HalfLife.of(half_life)
         self._drift = None if half is None else Drift(half)
-        self._falling = settings.moving
+        self._falling = settings.falling
         self._stream = Uniforms(generator(rng), np.empty(0))
         self._limits: PropensityLimits | None = None
         self._decisions = 0

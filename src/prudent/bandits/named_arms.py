@@ -261,9 +261,7 @@ class NamedArms(Bandit):
             if check_floor:
                 self._check_floor(rows.size, names)
             t = self._decisions + 1
-            law = self._belief.law(
-                self._with_constant(np.atleast_2d(points)), rows, self._settings.at(t, len(self._names)), t
-            )
+            law = self._belief.law(self._with_constant(np.atleast_2d(points)), rows, self._settings.at(t), t)
             _ = law.mean  # computed under the lock
             if self._limits is not None and check_floor:
                 law = LimitedLaw(law, *self._limits.ends(names))

@@ -30,7 +30,7 @@ from ..errors import ParameterError
 from ..schedules import Schedule, named_schedule, saved_schedule
 from ..types import PathLike
 from .arm_names import arm_names
-from .belief.base import Belief, widened
+from .belief.base import Belief
 from .decision import Arm
 from .fading import Drift, HalfLife
 from .kernels.stream import Uniforms
@@ -249,9 +249,10 @@ class SavedBandit(NamedFeatures):
 
     @property
     def counting(self) -> bool:
-        """Whether a decision depends on how many were taken before: a schedule, first pulls, or a growing sd."""
+        """Whether a decision depends on how many were taken before: a schedule, first pulls, a growing sd, an end."""
         settings = self._settings
-        return settings.moving or settings.first_pulls > 0 or settings.delta is not None
+        ends = settings.horizon is not None or (settings.exploration == "auto" and not hasattr(self._belief, "tries"))
+        return settings.falling or settings.first_pulls > 0 or settings.delta is not None or ends
 
     def clock(self) -> dict[str, Any]:
         """Return the numbers of decisions, in all and of every arm, that the next decision may depend on.
@@ -504,8 +505,9 @@ class SavedBandit(NamedFeatures):
             values, arrays = copy.deepcopy(self.state())
             more = [name for name in names if name not in known]
             if more:
-                precision = self._common_precision(arrays["prior_precision"], prior_precision)
-                arrays |= widened(arrays, self._belief.axes, len(more), precision)
+                known_priors = np.asarray(values["belief"].get("given", arrays["prior_precision"]))
+                precision = self._common_precision(known_priors, prior_precision)
+                values["belief"], arrays = self._belief.widened(values["belief"], arrays, len(more), precision)
                 values["earlier_dims"] = [*self._earlier_dims, self._dim]
             values |= {"features": [*known, *more], "retired": [name for name in known if name not in names]}
             twin = self._restored(values, arrays)

@@ -16,12 +16,11 @@ from ..risk import CVaR, ModifiedCVaR, sample_size
 from ..risk.draw_rule import MOST_DRAWS
 from ..schedules import Schedule, schedule_of
 from .kernels.layout import Rule, rule_of
-from .kernels.step import LARGEST, inflated_sd
+from .kernels.step import LARGEST, LEAST_SCALE, LONG, inflated_sd
 
 _LEAST_DELTA = 1e-290  # 4t / delta is finite at every decision
-_LONG, _STEPS = 2000, 4  # decisions to come that are worth the full width; steps for each doubling
-_NARROWEST, _OPEN = 0.3, 0.5  # with a horizon, and without one: below half the width a bandit may lock in
-_WIDE_FOR = 10  # decisions for each arm, of which a narrow bandit may lock in
+SHARE = 0.15  # of the width, for an arm that is known as well as others
+_STEPS, _OPEN = 4, 0.5  # of the width of items: for each doubling of decisions to come, and at least without a horizon
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
@@ -190,15 +189,15 @@ class BanditSettings:
         level = self.alpha.at(1) if isinstance(self.alpha, Schedule) else self.alpha
         return -self.n if level < 0.0 else self.n
 
-    def at(self, t: int, arms: int = 0) -> BanditSettings:
+    def at(self, t: int, *, item: bool = False) -> BanditSettings:
         """Return the settings of one decision, in which a falling level is a number.
 
         Parameters
         ----------
         t : int
             Number of the decision, from 1.
-        arms : int, default=0
-            Number of arms, see ``width``.
+        item : bool, default=False
+            Whether it is between items, of which the width of draws is a number too.
 
         Returns
         -------
@@ -211,25 +210,24 @@ class BanditSettings:
         >>> BanditSettings(Decay(0.8, half=100)).at(101).alpha
         0.5
         """
-        if not self.moving:
+        own = item and self.exploration == "auto"
+        if not own and not self.falling:
             return self
         level = self.alpha.at(t) if isinstance(self.alpha, Schedule) else self.alpha
-        return _fixed(self, level, self.width(t, arms))
+        return _fixed(self, level, self.width(t) if own else None)
 
     @property
-    def moving(self) -> bool:
-        """Whether level or width of a decision depend on its number."""
-        return isinstance(self.alpha, Schedule) or self.exploration == "auto"
+    def falling(self) -> bool:
+        """Whether the level of a decision depends on its number."""
+        return isinstance(self.alpha, Schedule)
 
-    def width(self, t: int, arms: int = 0) -> float:
-        """Return the sd of a draw over the sd of the posterior at a decision; with ``"auto"`` in steps of 9%.
+    def width(self, t: int) -> float:
+        """Return the sd of a draw of an item over the sd of the posterior; with ``"auto"`` in steps of 9%.
 
         Parameters
         ----------
         t : int
             Number of the decision, from 1.
-        arms : int, default=0
-            Number of arms, for each of which the first ten decisions have the full width if there is no horizon.
 
         Returns
         -------
@@ -244,47 +242,15 @@ class BanditSettings:
         """
         if self.exploration != "auto":
             return float(self.exploration)
-        if self.horizon is None and t <= _WIDE_FOR * arms:
-            return 1.0
         ahead = t if self.horizon is None else max(self.horizon - t, 1)
-        step = math.floor(_STEPS * math.log2(ahead / _LONG))
-        least = _OPEN if self.horizon is None else _NARROWEST
+        step = math.floor(_STEPS * math.log2(ahead / LONG))
+        least = _OPEN if self.horizon is None else LEAST_SCALE
         return min(max(2.0 ** (step / _STEPS / 2.0), least), 1.0)
 
-    def changes_after(self, t: int, arms: int = 0) -> int:
-        """Return the number of the first decision after ``t`` that has another width.
-
-        Parameters
-        ----------
-        t : int
-            Number of a decision, from 1.
-        arms : int, default=0
-            Number of arms, see ``width``.
-
-        Returns
-        -------
-        int
-            Number, ``LARGEST_COUNT`` if there is none.
-
-        Examples
-        --------
-        >>> settings = BanditSettings(exploration="auto")
-        >>> settings.changes_after(1), settings.width(594), round(settings.width(595), 3)
-        (595, 0.5, 0.545)
-        """
-        now, same, other = self.width(t, arms), t, LARGEST_COUNT
-        if self.exploration != "auto":
-            return LARGEST_COUNT
-        if self.horizon is None and t <= _WIDE_FOR * arms:
-            same = _WIDE_FOR * arms
-            if self.width(same + 1) != now:
-                return same + 1
-        if self.width(other) == now:
-            return LARGEST_COUNT
-        while other - same > 1:  # widths go one way
-            middle = (same + other) // 2
-            same, other = (middle, other) if self.width(middle) == now else (same, middle)
-        return other
+    @property
+    def share(self) -> float:
+        """Sd of a draw over the sd of the posterior, of an arm that is known as well as others; 0 if it has no say."""
+        return SHARE if self.exploration == "auto" else 0.0
 
     def nu(self, t: float, dim: int, noise_sd: float) -> float:
         """Return the factor nu of the sampling sd at a decision.
@@ -327,14 +293,18 @@ class BanditSettings:
         Rule
             Numbers and arrays.
         """
-        scale = self.width(1) if noise_sd is None else self.nu(1, dim, noise_sd) / noise_sd
-        mixing = (self.min_propensity, self.first_pulls)
+        full = 1.0 if self.exploration == "auto" else float(self.exploration)
+        own = noise_sd is None or self.exploration == "auto"
+        scale = full if noise_sd is None or own else self.nu(1, dim, noise_sd) / noise_sd
+        mixing = (self.min_propensity, self.first_pulls, self.share, self.horizon or 0)
         return rule_of(self.signed_draws, self.weights, self.clip, scale, self.delta, *mixing)
 
 
 @lru_cache(256)
-def _fixed(settings: BanditSettings, level: float, width: float) -> BanditSettings:
+def _fixed(settings: BanditSettings, level: float, width: float | None) -> BanditSettings:
     """Return settings of one decision."""
+    if width is None:
+        return replace(settings, alpha=level)
     return replace(settings, alpha=level, exploration=width, horizon=None)
 
 

@@ -353,7 +353,7 @@ class SharedLinearBandit(Bandit):
             top = whole_number(top, "top", maximum=len(names))
             self._check_floor(len(names))
             t = self._decisions + 1
-            settings = self._settings.at(t)
+            settings = self._settings.at(t, item=True)
             with nullcontext() if self._drift is None else self._all_or_none(features, deciding=True):
                 self._move(time)
                 law: Any = self._belief.law(features, self._rows(names), settings, t)
@@ -417,7 +417,7 @@ class SharedLinearBandit(Bandit):
             self._check_floor(len(names))
         with self._lock:
             t = self._decisions + 1
-            return self._belief.law(features, self._rows(names), self._settings.at(t), t), False
+            return self._belief.law(features, self._rows(names), self._settings.at(t, item=True), t), False
 
     def _explained(self, context: Any, arms: Any) -> tuple[Law, Sequence[Arm], IntArray, PartsOf, dict[str, Any]]:
         features, names, labels = self._candidates(context, arms)

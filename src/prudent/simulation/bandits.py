@@ -138,9 +138,9 @@ def simulate_bandit(
         return _dataset(labels, variables, grid, horizon, seed, first, env, _descriptions(agents))
     settings: list[BanditSettings] = checked_agents(agents, BanditSettings, "BanditSettings such as brps_cmab(0.8)")
     for i, agent in enumerate(settings):
-        if agent.moving:
+        if agent.falling:
             message = (
-                f"agents[{i}] has a level that falls or a width that grows, which compiled simulations do not take; "
+                f"agents[{i}] has a level that falls, which compiled simulations do not take; "
                 "give options of a bandit instead, which learns noise and level itself: "
                 '{"falling": {"alpha": Decay(0.9, 100)}}'
             )

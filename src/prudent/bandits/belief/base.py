@@ -289,6 +289,29 @@ class Belief(ABC):
         """Types and sizes of the arrays of a state file, as ``"float64 A D+1"``; empty if features cannot be added."""
         return {}
 
+    def widened(
+        self, values: dict[str, Any], arrays: Arrays, count: int, precision: float
+    ) -> tuple[dict[str, Any], Arrays]:
+        """Return a state of this belief with more features, which were 0 until now.
+
+        Parameters
+        ----------
+        values : dict
+            What ``values`` returned.
+        arrays : dict of str to ndarray
+            What ``arrays`` returned.
+        count : int
+            Number of new features.
+        precision : float
+            Prior precision of their coefficients.
+
+        Returns
+        -------
+        tuple of dict
+            Values and arrays for ``restore``.
+        """
+        return values, widened(arrays, self.axes, count, precision)
+
     def solve_again(self) -> None:  # noqa: B027
         """Take what was solved from the sums to be unknown, so that it is solved again when it is needed."""
 
@@ -362,9 +385,9 @@ def widened(arrays: Arrays, axes: dict[str, str], count: int, precision: float) 
             if size[0] == "D":
                 end = found[name].shape[axis] - int(size[2:] or 0)
                 found[name] = np.insert(found[name], [end] * count, 0.0, axis=axis)
-    own = np.arange(-count, 0)
     for name, value in (("prior_precision", precision), ("root", precision**-0.5)):
         if name in axes:
+            own = arrays[name].shape[-1] - int(axes[name].split()[-1][2:] or 0) + np.arange(count)
             found[name][..., own, own] = value
     return found
 
@@ -410,4 +433,4 @@ def longer(array: np.ndarray[Any, Any], count: int = 1) -> np.ndarray[Any, Any]:
 def score_rule(settings: BanditSettings, link: int | None) -> ScoreRule:
     """Return how scores are made of draws by settings of one decision."""
     weights = tuple(settings.weights.tolist())
-    return ScoreRule(settings.min_propensity, settings.signed_draws, weights, settings.clip, link)
+    return ScoreRule(settings.min_propensity, settings.signed_draws, weights, settings.clip, link, settings.share)

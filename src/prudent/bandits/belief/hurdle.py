@@ -35,7 +35,7 @@ from ...errors import DataError, ParameterError
 from ...posteriors.glm import LogisticPosterior
 from ...posteriors.linear import LinearGaussianPosterior
 from ..kernels import layout as col
-from ..kernels.batch import Moments, moments_of, scales
+from ..kernels.batch import Moments, draw_sds, moments_of, scales
 from ..kernels.items import draw_scores
 from ..kernels.step import forced_place, lacking, refresh, usable
 from ..kernels.stream import Uniforms
@@ -151,7 +151,8 @@ class HurdleArms(GlmArms):
         if decided is None:
             return None
         places, scores, mean, sd, scale, among = decided
-        draws = np.where(among[0], np.nan, 0.0) if len(among) else scale[0] * sd[0]
+        drawn = draw_sds(np.stack([mean.T, sd.T]), scale, self.rule.share)[0]
+        draws = np.where(among[0], np.nan, 0.0) if len(among) else drawn
         return int(places[0]), float(scores[0]), (np.stack([mean[0], sd[0], draws, 0.0 * draws]), self._hurdle_rule)
 
     def decide_rows(
@@ -179,7 +180,7 @@ class HurdleArms(GlmArms):
         block = stream.block[stream.next : stream.next + count * (k * lowest + mixed)]
         stream.next += block.size
         scores = np.empty(count * k)
-        spread = (scale[:, np.newaxis] * sd).reshape(-1)
+        spread = draw_sds(np.stack([mean.T, sd.T]), scale, rule.share).reshape(-1)
         draw_scores(mean.reshape(-1), spread, rule.n, rule.weights, block[count * mixed :].copy(), scores)
         scores = scores.reshape(count, k)
         places = scores.argmax(axis=1)
@@ -213,7 +214,7 @@ class HurdleArms(GlmArms):
         own = np.unique(rows[sold])
         with self.all_or_none(np.unique(rows)), self.basket.all_or_none(own):  # the basket is judged at its end
             self.basket.learn(contexts[sold], rows[sold], rewards[sold], weights[sold])
-            refresh(self.basket.table, own)
+            refresh(self.basket.table, np.arange(len(self.pulls)))  # all are judged: noises depend on each other
             super().learn(contexts, rows, sold.astype(np.float64), weights)
 
     def may_overflow(self, contexts: FloatArray) -> bool:

@@ -30,7 +30,7 @@ from ..kernels.sparse import (
     fill_moments,
     learn_packed,
 )
-from ..kernels.step import LARGEST, usable
+from ..kernels.step import LARGEST, scale_at, usable
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
@@ -116,13 +116,10 @@ class SparseArms(Belief):
         self.rule = settings.rule(len(self.prior), self._unit_sd)
         self._score_rule, self._weights = score_rule(settings, None), np.array(settings.weights, dtype=np.float64)
         self._limits = settings.first_pulls, settings.min_propensity
-        self._scale = self._scale_of(settings)
 
-    def _scale_of(self, settings: BanditSettings) -> float:
-        """Return the sd of a draw over the sd of the posterior."""
-        if self._unit_sd is None or settings.sampling_sd is None:
-            return settings.width(1)
-        return settings.sampling_sd / self._unit_sd
+    def _scale(self, t: int) -> float:
+        """Return the sd of a draw over the sd of the posterior at decision ``t``, before draws are narrowed."""
+        return float(scale_at(self.rule.scale, 0.0, t, 1, 1.0, self.rule.horizon))
 
     # -- contexts ------------------------------------------------------------------------------------------
 
@@ -198,7 +195,7 @@ class SparseArms(Belief):
         uniforms = stream.block[stream.next : stream.next + need]
         stream.next += need
         first_pulls, floor = self._limits
-        how = self._noise, self._scale, self.rule.n, self._weights
+        how = self._noise, self._scale(t), self.rule.n, self._weights, self.rule.share
         place, score = choose(moments, *how, self.marks, first_pulls, floor, rows, uniforms)
         return place, score, (moments, self._score_rule)
 
@@ -233,7 +230,7 @@ class SparseArms(Belief):
             if np.isnan(moments[2]).any():
                 among.append(np.isnan(moments[2]))
         forced = np.array(among, dtype=np.bool_).reshape(-1, rows.size)
-        return places, scores, self._law(values, forced, self._score_rule)
+        return places, scores, self._law(values, forced, self._score_rule, t, 1)
 
     def _moments(self, packed: Sequence[FloatArray], rows: IntArray) -> FloatArray:
         """Return means and sds [2,k,T]; sds are infinite while the noise is unknown."""
@@ -247,11 +244,12 @@ class SparseArms(Belief):
             raise DataError(message, code="too-large", argument="context")
         return values
 
-    def _law(self, values: FloatArray, among: BoolArray, rule: ScoreRule, scale: float | None = None) -> NormalRows:
+    def _law(self, values: FloatArray, among: BoolArray, rule: ScoreRule, t: int, step: int) -> NormalRows:
         _, k, count = values.shape
+        scale = np.array([self._scale(t + step * i) for i in range(count)])
         none, places = np.empty((0, 0)), np.arange(k)
         moments = Moments(none, none, np.empty((count, 0)), places, np.full(k, self._noise), np.zeros(k), values)
-        return NormalRows(moments, np.full(count, self._scale if scale is None else scale), among, rule)
+        return NormalRows(moments, scale, among, rule)
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
         """Return the law of the scores in contexts; see ``Belief.law``."""
@@ -260,7 +258,7 @@ class SparseArms(Belief):
         unknown = not self._noise > 0.0
         some = lacks if lacks.any() else np.ones(rows.size, dtype=np.bool_)
         among = np.tile(some, (len(contexts) if lacks.any() or unknown else 0, 1))
-        return self._law(values, among, score_rule(settings, None), self._scale_of(settings))
+        return self._law(values, among, score_rule(settings, None), t, 0)
 
     # -- rewards -------------------------------------------------------------------------------------------
 

@@ -7,27 +7,34 @@ than features alone, by ``_SURE`` standard errors over all trials, what was lear
 with the terms that were found, else without any. Once the last search is done the rows are dropped: the terms are
 settled. Until terms are taken the belief is that of ``GaussianArms``, to the last bit. What is learned is a function of
 the rewards in their order, in batches or not, so it can be replayed.
+
+**Merging.** As long as another belief has its rows, those that came since the common ancestor are learned here, after
+the own ones. A belief that is settled has sums only. They are added if all have the same terms; else what was learned
+of terms is left out, which leaves the sums of the features as they are.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ..._support.checks import FloatArray, IntArray
+from ..._support.notices import warn_caller
 from ..._support.state import Arrays
-from ...errors import DataError, ParameterError
+from ...errors import DataError, ParameterError, PrudentWarning
 from ..kernels import layout as col
 from ..kernels.layout import arms_of, replace_arrays
 from ..kernels.step import usable
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..settings import BanditSettings
-from .base import Match, require_state
+from .arms import ArmBelief
+from .base import NEW, Match, require_state, widened
 from .gaussian import GaussianArms
 from .terms import Terms, found_terms
 from .trial import squares_saved
@@ -46,10 +53,10 @@ class _Kept(NamedTuple):
     rewards: FloatArray  # [M]
     weights: FloatArray  # [M] as they count now
 
-    def head(self, count: int) -> _Kept:
-        """Return the first rows."""
+    def part(self, where: Any) -> _Kept:
+        """Return some of the rows: a slice, places or a mask."""
         points, rows, rewards, weights = self
-        return _Kept(points[:count], rows[:count], rewards[:count], weights[:count])
+        return _Kept(points[where], rows[where], rewards[where], weights[where])
 
 
 class WideArms(GaussianArms):
@@ -75,6 +82,7 @@ class WideArms(GaussianArms):
         self._dim, self._given = len(prior) - intercept, prior
         self.terms = Terms.none(self._dim)
         self._kept: _Kept | None = None
+        self._late: list[tuple[FloatArray, int, float, float]] = []  # rows that are not in the arrays yet
         self._seen, self._due = 0, _FIRST
         self._settled = False
         self._proposed, self._tried = self.terms, 0  # terms of the last search, and its rows
@@ -106,9 +114,11 @@ class WideArms(GaussianArms):
 
     def decide(self, t: int, point: FloatArray, rows: IntArray, stream: Uniforms) -> Any:
         """Take a decision in a context without the constant feature; see ``ArmBelief.decide``."""
-        if len(point) != self._dim or not usable(point):
-            return None
-        return super().decide(t, self._point(point), rows, stream)
+        if self.terms.size:
+            if len(point) != self._dim or not usable(point):
+                return None
+            point = self._point(point)
+        return super().decide(t, point, rows, stream)
 
     def decide_rows(self, t: int, contexts: FloatArray, rows: IntArray, stream: Uniforms) -> Any:
         """Take decisions in contexts [T, D]; see ``ArmBelief.decide_rows``."""
@@ -121,14 +131,20 @@ class WideArms(GaussianArms):
     # -- rewards -------------------------------------------------------------------------------------------
 
     def learn_one(self, point: FloatArray, row: int, reward: float, weight: float) -> bool:
-        """Learn one reward; see ``ArmBelief.learn_one``."""
-        if len(point) != self._dim or not usable(point):
-            return False
-        if not super().learn_one(self._point(point), row, reward, weight):
+        """Learn one reward, and keep the context; see ``ArmBelief.learn_one``."""
+        if self.terms.size:
+            if (
+                len(point) != self._dim
+                or not usable(point)
+                or not super().learn_one(self._point(point), row, reward, weight)
+            ):
+                return False
+        elif not super().learn_one(point, row, reward, weight):
             return False
         if not self._settled:
-            numbers = (np.array([number]) for number in (reward, weight))
-            self._keep(point[np.newaxis], np.array([row], dtype=np.int64), *numbers)
+            self._late.append((point, row, reward, weight))
+            if self._seen + len(self._late) >= self._due:
+                self._search(self._rows())
         return True
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
@@ -143,7 +159,7 @@ class WideArms(GaussianArms):
             raise
 
     def _learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        done, size = 0, len(contexts)
+        done, size, _ = 0, len(contexts), self._rows()
         while done < size:
             end = size if self._settled else min(size, done + self._due - self._seen)
             part = slice(done, end)
@@ -156,8 +172,24 @@ class WideArms(GaussianArms):
         """Return how many rows are kept at most."""
         return min(_MOST_ROWS, max(2 ** int(math.log2(_MOST_NUMBERS / (self._dim + 3))), 256))
 
+    def _rows(self) -> _Kept:
+        """Return the rows that are kept, all of them in the arrays."""
+        if self._late:
+            late, self._late = self._late, []
+            points, rows, *numbers = zip(*late, strict=True)
+            self._put(np.array(points).reshape(-1, self._dim), np.array(rows, dtype=np.int64), *map(np.array, numbers))
+        if self._kept is None:
+            return _Kept(np.empty((0, self._dim)), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
+        return self._kept.part(slice(self._seen))
+
     def _keep(self, points: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Keep rows that were learned, and search when it is time."""
+        self._put(points, rows, rewards, weights)
+        if self._seen >= self._due:
+            self._search(self._rows())
+
+    def _put(self, points: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Put rows into the arrays."""
         seen, end = self._seen, self._seen + len(rows)
         kept = self._kept
         if kept is None or len(kept.rewards) < end:
@@ -169,18 +201,20 @@ class WideArms(GaussianArms):
         for field, values in zip(kept, (points, rows, rewards, weights), strict=True):
             field[seen:end] = values
         self._seen = end
-        if end >= self._due:
-            self._search(kept.head(end))
-            self._due = max(math.ceil(end * _GROWTH), end + 1)
-            if self._due > self._most():
-                self._settle()
 
     def _settle(self) -> None:
         """Drop the rows: terms stay as they are."""
-        self._kept, self._settled = None, True
+        self._kept, self._late, self._seen, self._settled = None, [], 0, True
         self._proposed, self._tried = Terms.none(self._dim), 0
 
     def _search(self, kept: _Kept) -> None:
+        """Look for terms among all rows, and say when to do so again; if there are enough rows, never."""
+        self._find(kept)
+        self._due = max(math.ceil(self._seen * _GROWTH), self._seen + 1)
+        if self._due > self._most():
+            self._settle()
+
+    def _find(self, kept: _Kept) -> None:
         """Try the terms of the last search, search anew among all rows, and learn these again if terms have changed."""
         contexts = np.concatenate([np.ones((len(kept.rows), int(self.intercept))), kept.points], axis=1)
         with np.errstate(all="ignore"):
@@ -226,9 +260,8 @@ class WideArms(GaussianArms):
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
         super().forget(factor)
-        if self._kept is not None:
-            self._kept.weights[: self._seen] *= factor
-            self._lead *= factor
+        self._rows().weights[:] *= factor
+        self._lead *= factor
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -241,28 +274,92 @@ class WideArms(GaussianArms):
     def remove_row(self, row: int) -> None:
         """Remove an arm; see ``ArmBelief.remove_row``."""
         super().remove_row(row)
-        if self._kept is not None:
-            kept = self._kept.head(self._seen)
-            stay = kept.rows != row
-            self._tried = int(stay[: self._tried].sum())
-            self._kept = kept = _Kept(*(field[stay] for field in kept))
-            kept.rows[kept.rows > row] -= 1
-            self._seen = len(kept.rows)
+        kept = self._rows()
+        stay = kept.rows != row
+        self._tried = int(stay[: self._tried].sum())
+        self._kept = kept = kept.part(stay)
+        kept.rows[kept.rows > row] -= 1
+        self._seen = len(kept.rows)
 
     def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
         """Return the first row by which ``other`` does not come from ``since``; see ``Belief.contradiction``."""
-        for label, belief in (("other", other), ("since", since)):
-            if belief is not None and not _same(self.terms, belief.terms):
-                message = (
-                    f"{label} has found other interactions: bandits can be merged once their common ancestor has "
-                    "settled them"
-                )
-                raise ParameterError(message, code="different-features", argument=label)
-        return super().contradiction(other, since, matches)
+        if other.settled:
+            mine, theirs, past = self._with_equal_terms(other, since)
+            return ArmBelief.contradiction(mine, theirs, past, matches)
+        if since is None:
+            return None
+        before, after = _known(since, matches), other._rows()
+        if since.settled or len(before.rows) > len(after.rows):
+            return matches[0]
+        wrong = np.zeros(len(before.rows), dtype=np.bool_)
+        for one, two in zip(before, after, strict=True):
+            unequal = one != two[: len(one)]
+            wrong |= unequal if unequal.ndim == 1 else unequal.any(axis=1)
+        by_row = {match.there: match for match in matches}
+        if wrong.any():
+            return by_row[int(after.rows[wrong.argmax()])]
+        torn = [
+            match for match in matches if match.was is not None and other.tries[match.there] < since.tries[match.was]
+        ]
+        return torn[0] if torn else None
 
     def _merge(self, other: Any, since: Any, matches: Sequence[Match]) -> None:
+        if not other.settled:
+            self._learn_since(other, since, matches)
+            return
+        mine, theirs, past = self._with_equal_terms(other, since)
+        if mine is not self:
+            message = "other has found other interactions and kept no rows: both go on without any"
+            warn_caller(PrudentWarning(message, code="different-features"))
+            self.__dict__.update(mine.__dict__)
+            self._set_handle()
         self._settle()  # the rows of the other are not known
-        super()._merge(other, since, matches)
+        super()._merge(theirs, past, matches)
+
+    def _learn_since(self, other: WideArms, since: WideArms | None, matches: Sequence[Match]) -> None:
+        """Learn the rows that another belief has kept since a common ancestor."""
+        here = np.full(len(other.pulls), -1)
+        for match in matches:
+            if match.here == NEW:
+                self.add_row()
+            if match.here is not None:
+                here[match.there] = len(self.pulls) - 1 if match.here == NEW else match.here
+        tries = other.tries.copy()
+        for match in matches:
+            tries[match.there] -= since.tries[match.was] if since is not None and match.was is not None else 0
+        stay = here >= 0
+        total = self.tries.copy()
+        total[here[stay]] += tries[stay]
+        kept = other._rows()
+        kept = kept.part(slice(0 if since is None else len(_known(since, matches).rows), None))
+        kept = kept.part(stay[kept.rows])
+        contexts = np.concatenate([np.ones((len(kept.rows), int(self.intercept))), kept.points], axis=1)
+        self._learn(contexts, here[kept.rows], kept.rewards, kept.weights)
+        self.table.marks[:, col.TRIES] = np.maximum(total, self.pulls)
+
+    def _with_equal_terms(self, other: WideArms, since: WideArms | None) -> tuple[WideArms, WideArms, WideArms | None]:
+        """Return these beliefs if their terms are the same, else what is left of them without any terms."""
+        if _same(self.terms, other.terms) and (since is None or _same(other.terms, since.terms)):
+            return self, other, since
+        return self._plain(), other._plain(), None if since is None else since._plain()
+
+    def _plain(self) -> WideArms:
+        """Return a settled belief with the sums of the features alone."""
+        if len(self.priors) > 1:
+            message = "arms that were added with like= have priors of the interactions, which differ: merge sooner"
+            raise ParameterError(message, code="different-features", argument="other")
+        size, arrays, none = len(self._given), self.arrays(), Terms.none(self._dim)
+        own, kept = np.arange(size), {f"kept_{name}": field[:0] for name, field in self._rows()._asdict().items()}
+        arrays |= none.arrays() | {f"proposed_{name}": field for name, field in none.arrays().items()} | kept
+        arrays["prior_precision"], arrays["prior_mean"] = self._given[np.newaxis], arrays["prior_mean"][:, own]
+        for name, ends in (("gram", 1), ("extra", 2)):
+            places = np.append(own, np.arange(-ends, 0))
+            arrays[name] = arrays[name][..., places]
+        arrays["gram"] = arrays["gram"][..., np.append(own, -1), :]
+        twin = WideArms(len(self.pulls), self._given, self.intercept, self._unit_sd, self.noise)
+        twin.restore(self.values() | {"settled": True, "tried": 0, "lead": [0.0, 0.0]}, arrays)
+        twin.use(self._used)
+        return twin
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -272,8 +369,24 @@ class WideArms(GaussianArms):
 
     @property
     def axes(self) -> dict[str, str]:
-        """Nothing: terms come after the features; see ``Belief.axes``."""
-        return {}
+        """Type and sizes of the arrays of a state file, in which terms come after features; see ``Belief.axes``."""
+        count = self.terms.size
+        table = {
+            name: re.sub(r"D\+?(\d*)", lambda found: f"D+{int(found[1] or 0) + count}", declared)
+            for name, declared in super().axes.items()
+        }
+        moments = [f"{of}term_{name}" for of in ("", "proposed_") for name in ("mean", "sd")]
+        return table | dict.fromkeys(moments, "float64 D") | {"kept_points": "float64 M D"}
+
+    def widened(
+        self, values: dict[str, Any], arrays: Arrays, count: int, precision: float
+    ) -> tuple[dict[str, Any], Arrays]:
+        """Return a state with more features; see ``Belief.widened``."""
+        values, arrays = super().widened(values, arrays, count, precision)
+        given = widened({"prior_precision": self._given}, {"prior_precision": "float64 D D"}, count, precision)
+        prior = given["prior_precision"]
+        arrays["prior_precision"][0] = Terms.of(arrays, self._dim + count).prior(prior, int(self.intercept))
+        return values | {"dim": self._dim + count, "given": prior.tolist()}, arrays
 
     def values(self) -> dict[str, Any]:
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
@@ -290,20 +403,17 @@ class WideArms(GaussianArms):
 
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
-        kept = self._kept.head(self._seen) if self._kept is not None else self._no_rows()
-        rows = {f"kept_{name}": field for name, field in kept._asdict().items()}
+        rows = {f"kept_{name}": field for name, field in self._rows()._asdict().items()}
         proposed = {f"proposed_{name}": field for name, field in self._proposed.arrays().items()}
         return super().arrays() | self.terms.arrays() | proposed | rows
-
-    def _no_rows(self) -> _Kept:
-        return _Kept(np.empty((0, self._dim)), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take the state of a file; see ``Belief.restore``."""
         self._take(Terms.of(arrays, self._dim))
         super().restore(values, arrays)
         kept = _Kept(*(np.array(arrays[f"kept_{name}"]) for name in _Kept._fields))
-        for field, like in zip(kept, self._no_rows(), strict=True):
+        self._kept, self._late, self._seen = None, [], 0
+        for field, like in zip(kept, self._rows(), strict=True):
             sound = field.dtype == like.dtype and field.shape == (len(kept.rows), *like.shape[1:])
             require_state(sound and np.isfinite(field).all(), "kept rows that cannot be")
         due, settled = values["due"], values["settled"]
@@ -319,6 +429,17 @@ class WideArms(GaussianArms):
         self._due, self._settled, self._tried, self._lead = due, settled, tried, lead
         proposed = {name.removeprefix("proposed_"): field for name, field in arrays.items() if "proposed_" in name}
         self._proposed = Terms.of(proposed, self._dim)
+
+
+def _known(since: WideArms, matches: Sequence[Match]) -> _Kept:
+    """Return the rows of a common ancestor, of the arms that a later belief has, by the rows of that one."""
+    there = np.full(len(since.pulls), -1)
+    for match in matches:
+        if match.was is not None:
+            there[match.was] = match.there
+    kept = since._rows()
+    kept = kept.part(there[kept.rows] >= 0)
+    return kept._replace(rows=there[kept.rows])
 
 
 def _same(one: Terms, other: Terms) -> bool:

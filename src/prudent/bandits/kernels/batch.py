@@ -21,11 +21,23 @@ from ..._numerics.triangles import entry_of, error_of, row_of
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from . import layout as col
 from .layout import BY_ARM, FIXED, Arms, Rule
-from .step import best_score, clipped, decide, forced_place, lacking, learn, predict, refresh, scale_at
+from .step import (
+    AnyFloats,
+    best_score,
+    clipped,
+    decide,
+    forced_place,
+    lacking,
+    learn,
+    predict,
+    refresh,
+    scale_at,
+    typical_variance,
+    width_of,
+)
 from .stream import Uniforms
 
 SingleArray = np.ndarray[Any, np.dtype[np.float32]]
-AnyFloats = FloatArray | SingleArray
 ROWS = 1024  # contexts of a batch decided at a time
 _BLOCK = 96  # and predicted at a time: they fit the cache, and rows are not a power of two apart in it
 _LARGEST_ROOT_RATIO = 300.0  # of the diagonal of a root, the square root of a ratio of pivots
@@ -139,7 +151,12 @@ def decide_rows(
                     own[...] = values[:, :, part]
                 else:
                     _single_moments(screen[:], contexts[part], own)
-                _screen_rows(own[0], own[1], factor[part], below, above, uniforms, rule.clip, forced, rivals)
+                factors = factor[part]
+                if rule.share > 0.0:  # scaled first, as where scores are compared
+                    own[1] *= factors
+                    _narrow(own[1], rule.share, 1.0 if screen is None else rule.share)
+                    factors = np.ones_like(factors)
+                _screen_rows(own[0], own[1], factors, below, above, uniforms, rule.clip, forced, rivals)
             given = (contexts, eligible, values, moments.freedom, scale, forced, rivals)
             stream.next = _choose_rows(arms[:], rule[:], *given, stream.block, stream.next, first, choices[:])
         else:
@@ -211,7 +228,8 @@ def _force_rows(
 def scales(arms: Arms, rule: Rule, t: int, rows: int, dim: int) -> FloatArray:
     """Return the sds of draws over posterior sds of the decisions from ``t`` on, [T]."""
     scale = np.empty(rows)
-    _fill_scales(rule.scale, rule.delta, t, dim, arms.pool[col.NOISE] if arms.kind == FIXED else 1.0, scale)
+    unit = arms.pool[col.NOISE] if arms.kind == FIXED else 1.0
+    _fill_scales(rule.scale, rule.delta, t, dim, unit, rule.horizon, scale)
     return scale
 
 
@@ -222,15 +240,33 @@ def single_screen(
     rows, dim = contexts.shape
     if rule.weights.size > 1 or rule.clip or rows < 8 * dim or arms.kind == BY_ARM:
         return None
-    accurate, screen = _prepare_screen(arms, eligible, float(scale.min()), rule.screen)
+    accurate, screen = _prepare_screen(arms, eligible, float(scale.min()), rule.screen, rule.share)
     return screen if accurate else None
 
 
 @kernel
-def _fill_scales(scale: float, delta: float, t: int, dim: int, unit: float, scales: FloatArray) -> None:
+def _fill_scales(scale: float, delta: float, t: int, dim: int, unit: float, horizon: int, scales: FloatArray) -> None:
     """Write the scales of the decisions from ``t`` on."""
     for i in range(scales.shape[0]):
-        scales[i] = scale_at(scale, delta, t + i, dim, unit)
+        scales[i] = scale_at(scale, delta, t + i, dim, unit, horizon)
+
+
+@kernel
+def _narrow(sds: AnyFloats, share: float, unit: float) -> None:
+    """Narrow the sds [k,T] of draws as ``width_of`` says, in multiples of ``unit``."""
+    arms, size = sds.shape
+    for t in range(size):
+        typical = typical_variance(sds[:, t])
+        for k in range(arms):
+            sds[k, t] *= width_of(sds[k, t], typical, share) / unit
+
+
+def draw_sds(moments: FloatArray, scale: FloatArray, share: float) -> FloatArray:
+    """Return the sds [T,k] of draws, given moments [2,k,T], scales [T] and the ``share`` of a rule."""
+    sds = np.ascontiguousarray(scale[:, np.newaxis] * moments[1].T)
+    if share > 0.0:
+        _narrow(sds.T, share, 1.0)
+    return sds
 
 
 @kernel
@@ -323,7 +359,7 @@ def _predict_rows(
 
 @kernel
 def _prepare_screen(
-    arms: Arms, eligible: IntArray, least_scale: float, screen: FloatArray
+    arms: Arms, eligible: IntArray, least_scale: float, screen: FloatArray, share: float
 ) -> tuple[bool, SingleScreen]:
     """Return the screen of ``_single_moments``; False, and an empty one, if single precision would lose too much.
 
@@ -333,7 +369,11 @@ def _prepare_screen(
     - s'V^-1 s is off by at most about m u |s|'|V^-1||s| <= m u |V^-1| |s|^2, and itself at least |s|^2 / |V|, in the
       norms of largest row sums: a relative error of at most m u |V^-1| |V|, and of half of that for the sd;
     - s'theta is off by at most about D u |theta| |s|, which is at most D u |theta| sqrt(|V|) sds.
+
+    With a ``share`` the least scale is that times less. The logarithm of the typical variance changes by at most six
+    times as much as those of the sds, and that of a narrowed sd by nine times as much: ten, with products of errors.
     """
+    least_scale *= share if share > 0.0 else 1.0
     dim = arms.mean.shape[1]
     noise_sd, gain = arms.pool[col.NOISE], arms.pool[col.GAIN]
     size = eligible.shape[0]
@@ -394,6 +434,8 @@ def _prepare_screen(
                 terms[k, i, j] = exact[k, place] / norms[k]
                 place += 1
         slack = 0.52 * loss[k] + 16.0 * _SINGLE
+        if share > 0.0:
+            slack = 5.2 * loss.max() + (160.0 + 4.0 * size) * _SINGLE
         for b in range(bins):
             below[k, b] = screen[b] - slack * abs(screen[b]) - shift[k]
             above[k, b] = screen[b + 1] + slack * abs(screen[b + 1]) + shift[k]
@@ -523,7 +565,7 @@ def _choose_rows(
     lowest = rule.weights.shape[0]
     after = start + size * count * lowest
     student, exact = freedom[0] > 0.0, moments.shape[2] == 0
-    own_moments = np.empty((4, count))
+    own_moments, sds, typical = np.empty((4, count)), np.empty(count), 0.0
     own = np.empty(count * (lowest + 1))
     who = np.empty(count, dtype=np.int64)
     for t in range(size):
@@ -533,6 +575,11 @@ def _choose_rows(
             choices.marks[row] = uniforms[start + lone * size + t]
             continue
         left = 0
+        if rule.share > 0.0:
+            for k in range(count):
+                spread = noise_sd * predict(root, mean, eligible[k], contexts[row])[1] if exact else moments[1, k, row]
+                sds[k] = scale[row] * spread
+            typical = typical_variance(sds)
         for k in range(count):
             if not rivals[k, t] or (lone >= 0 and k != lone):
                 continue
@@ -542,6 +589,8 @@ def _choose_rows(
             else:
                 own_moments[0, left], spread = moments[0, k, row], moments[1, k, row]
             own_moments[2, left], own_moments[3, left] = scale[row] * spread, freedom[k]
+            if rule.share > 0.0:
+                own_moments[2, left] *= width_of(own_moments[2, left], typical, rule.share)
             for j in range(lowest):
                 own[left * lowest + j] = uniforms[start + (k * size + t) * lowest + j]
             who[left] = k
@@ -557,7 +606,7 @@ def _choose_rows(
 @kernel
 def fill_scores(rule: Rule, moments: FloatArray, freedom: FloatArray, scale: FloatArray, choices: Choices) -> None:
     """Write the scores that deciding left NaN, given moments [2,k,T], degrees of freedom [k] and scales [T]."""
-    draw = np.empty(1)
+    draw, sds = np.empty(1), np.empty(moments.shape[1])
     for t in range(choices.places.shape[0]):
         if math.isnan(choices.scores[t]):
             k = choices.places[t]
@@ -568,7 +617,12 @@ def fill_scores(rule: Rule, moments: FloatArray, freedom: FloatArray, scale: Flo
                 lowest_students_into(draw, rule.n, choices.marks[t : t + 1], freedom[k])
             else:
                 lowest_normals_into(draw, rule.n, choices.marks[t : t + 1])
-            choices.scores[t] = clipped(moments[0, k, t] + scale[t] * moments[1, k, t] * draw[0], rule.clip)
+            spread = scale[t] * moments[1, k, t]
+            if rule.share > 0.0:
+                for i in range(sds.shape[0]):
+                    sds[i] = scale[t] * moments[1, i, t]
+                spread *= width_of(spread, typical_variance(sds), rule.share)
+            choices.scores[t] = clipped(moments[0, k, t] + spread * draw[0], rule.clip)
 
 
 @kernel

@@ -67,6 +67,8 @@ class Rule(NamedTuple):
     per_arm: int  # uniforms that a decision uses up at most for each eligible arm: M, and one for a tie
     floor: float  # the least chance of an eligible arm
     first: int  # decisions that every arm gets before its score counts
+    share: float  # of the scale, for draws of an arm with the typical variance; 0: the scale is that of all draws
+    horizon: int  # decisions in all: the scale falls towards the last ones; 0 if that is not known
 
 
 class Arms(NamedTuple):
@@ -249,11 +251,19 @@ def roots_of(arms: Arms, rows: Any = slice(None)) -> FloatArray:
 
 
 def rule_of(
-    n: int, weights: FloatArray, clip: bool, scale: float, delta: float | None, floor: float = 0.0, first: int = 0
+    n: int,
+    weights: FloatArray,
+    clip: bool,
+    scale: float,
+    delta: float | None,
+    floor: float = 0.0,
+    first: int = 0,
+    share: float = 0.0,
+    horizon: int = 0,
 ) -> Rule:
     """Return the rule; the schedule of ``delta``, if there is one, takes the place of ``scale``."""
     screen = _screen_of(n) if weights.size == 1 else np.zeros(2)
-    return Rule(n, weights, clip, scale, delta or 0.0, screen, weights.size + 1, floor, first)
+    return Rule(n, weights, clip, scale, delta or 0.0, screen, weights.size + 1, floor, first, share, horizon)
 
 
 @lru_cache(maxsize=64)

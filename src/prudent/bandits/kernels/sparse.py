@@ -25,7 +25,7 @@ from ..._numerics.compile import kernel
 from ..._numerics.order_statistics import lowest_normals_into
 from ..._support.checks import FloatArray, IntArray
 from .layout import TRIES
-from .step import forced_place
+from .step import forced_place, typical_variance, width_of
 
 LEVEL, LEVEL_SPREAD, SURPRISE, COUNT, LOW, HIGH, FIRST = range(7)  # of a pool
 POOL = 7
@@ -59,6 +59,7 @@ def choose(
     scale: float,
     n: int,
     weights: FloatArray,
+    share: float,
     marks: IntArray,
     first_pulls: int,
     floor: float,
@@ -78,10 +79,13 @@ def choose(
     best, highest = -1, -math.inf
     draws = np.empty(lowest)
     for i in range(k):
-        lacks = short > 0 and marks[rows[i], TRIES] < first_pulls
         moments[1, i] = moments[1, i] * noise if known else math.inf
         moments[2, i] = scale * moments[1, i]
         moments[3, i] = 0.0
+    typical = typical_variance(moments[2]) if share > 0.0 and known else 0.0
+    for i in range(k):
+        lacks = short > 0 and marks[rows[i], TRIES] < first_pulls
+        moments[2, i] *= width_of(moments[2, i], typical, share)
         if short > 0 or not known:
             moments[2, i] = math.nan if lacks or short == 0 else 0.0
             continue

@@ -26,6 +26,7 @@ The layout of the state and the handle by which kernels find it are in ``prudent
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -46,10 +47,12 @@ from ..._support.checks import FloatArray, IntArray
 from . import layout as col
 from .layout import BY_ARM, FIXED, Arms, Rule, arms_at, rule_at, with_intercept
 
+AnyFloats = FloatArray | np.ndarray[Any, np.dtype[np.float32]]
 LARGEST = 1e60  # of contexts and rewards: sums of products of four of them do not overflow
 PRIOR_FREEDOM = 4.0  # rewards that the common variance is worth in the prior of an arm's own
 REFUSED, LEARNED, NOT_YET = range(3)  # what becomes of a reward
 WIDE = 1e12  # square of a feature over its prior precision: beyond, posteriors are checked with every reward
+LONG, LEAST_SCALE = 2000.0, 0.3  # decisions to come that are worth the full scale; the scale of the last ones
 _MOST_UPDATES = 4096.0  # of a root before it is factored again
 _LARGEST_EXTRA = 1e75
 
@@ -64,9 +67,43 @@ def inflated_sd(t: float, dim: int, delta: float) -> float:
 
 
 @kernel
-def scale_at(scale: float, delta: float, t: int, dim: int, unit: float) -> float:
+def scale_at(scale: float, delta: float, t: int, dim: int, unit: float, horizon: int) -> float:
     """Return the sd of a draw over the posterior sd at decision ``t`` = 1, 2, ..., see ``Rule``."""
-    return inflated_sd(float(t), dim, delta) / unit if delta > 0.0 else scale
+    if delta > 0.0:
+        return inflated_sd(float(t), dim, delta) / unit
+    if horizon == 0:
+        return scale
+    return scale * min(max(math.sqrt(max(horizon - t, 1) / LONG), LEAST_SCALE), 1.0)
+
+
+@lean
+def typical_variance(sds: AnyFloats) -> float:
+    """Return the variance of draws where evidence lies, of which ``sds`` [k] are the roots; 0 if there is none.
+
+    Evidence p is the inverse of a variance. That of the arm in which a piece of evidence, taken at random, lies is
+    (sum p^2) / (sum p) on average.
+    """
+    least, total, squares = sds[0], 0.0, 0.0
+    for i in range(1, sds.shape[0]):
+        least = min(least, sds[i])
+    if not least > 0.0:
+        return 0.0
+    for i in range(sds.shape[0]):
+        ratio = least / sds[i]
+        total += ratio * ratio
+        squares += ratio * ratio * ratio * ratio
+    return least * least * (total / squares)
+
+
+@lean
+def width_of(sd: float, typical: float, share: float) -> float:
+    """Return by what draws of an arm are narrowed: ``share`` times its variance over the typical one.
+
+    That is at least ``share`` and at most 1, and 1 if there is no typical variance. An arm that is known as well as
+    others is chosen, and learned of, without being tried on purpose; one that is neglected has the full width, so that
+    it is not locked out.
+    """
+    return min(max(share * (sd * sd / typical), share), 1.0) if typical > 0.0 else 1.0
 
 
 @inlined
@@ -388,7 +425,7 @@ def decide(
     if context.shape[0] != mean.shape[1] or not usable(context):
         return -1, 0.0, start
     _solve_stale(arms, eligible)
-    scale = scale_at(rule.scale, rule.delta, t, context.shape[0], unit_of(arms))
+    scale = scale_at(rule.scale, rule.delta, t, context.shape[0], unit_of(arms), rule.horizon)
     student = arms.kind == BY_ARM
     noise = arms.pool[col.NOISE]
     known = noise > 0.0
@@ -409,6 +446,10 @@ def decide(
         size_of_all += abs(moments[0, i]) + moments[1, i]
     if known and not size_of_all < math.inf:
         return -1, 0.0, start
+    if rule.share > 0.0 and known:
+        typical = typical_variance(moments[2])
+        for i in range(size):
+            moments[2, i] *= width_of(moments[2, i], typical, rule.share)
     place = -1
     if rule.first > 0 or rule.floor > 0.0 or not known:
         place = forced_place(marks, rule.first, rule.floor, known, eligible, uniforms[start])

@@ -17,7 +17,7 @@ from ..._numerics.student import student_shortfall
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from ...errors import ParameterError
 from ...exact import cvar_clipped_normal, cvar_normal
-from ..kernels.batch import Choices, Moments, fill_scores
+from ..kernels.batch import Choices, Moments, draw_sds, fill_scores
 from ..kernels.items import draw_highest, draw_scores
 from ..kernels.layout import Rule
 from .base import Chances, Law, outer_mean
@@ -47,6 +47,7 @@ class ScoreRule(NamedTuple):
     weights: tuple[float, ...]  # of the outermost draws
     clip: bool  # draws to [0, 1]
     link: int | None  # of clicks (ODDS) or counts (COUNTS); None for normal rewards
+    share: float = 0.0  # of the kernels' rule: by it draws of many contexts are narrowed
 
 
 class DrawnLaw(Law):
@@ -330,7 +331,7 @@ class NormalRows(DrawnLaw):
 
     def _draws(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return means and sds [T,k] of the draws, and degrees of freedom [k]."""
-        sds = np.ascontiguousarray(self._scale[:, np.newaxis] * self._contexts.values[1].T)
+        sds = draw_sds(self._contexts.values, self._scale, self._rule.share)
         sds[: len(self._among)] = np.where(self._among, np.nan, 0.0)
         return np.ascontiguousarray(self.mean), sds, self.freedom
 
