@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,6 +37,7 @@ CALLS = (  # changes of a bandit in the log
 _HASH = 16  # bytes
 _KNOWN = 20_000  # hashes and contents that are remembered
 _SAME_CHANCE = 1e-6
+_LITTLE = sys.byteorder == "little"  # as numbers are stored
 
 
 class Choice(NamedTuple):
@@ -77,21 +79,21 @@ class Codec:
         """Return a decision to be written; ``state`` is what makes it repeatable, the first five fields of its row."""
         options: dict[str, Any] = {} if clock is None else {"clock": clock}
         contents: dict[bytes, bytes] = {}
-        arm, arms = decision.arm, decision.arms
+        arm, arms, eligible = decision.arm, decision.arms, None
         score = decision.score + 0.0  # no minus zero, which not every store holds
         if self.items:
             slate = decision.slate
             if len(slate) > 1:
                 options |= {"slate": slate, "scores": [float(each) + 0.0 for each in decision.scores]}
             context = self._put(decision.candidates, arms, contents)
-            eligible = None
         else:
-            context = decision.context.astype("<f8", copy=False).tobytes()
+            context = (decision.context if _LITTLE else decision.context.astype("<f8")).tobytes()
             every = bandit.arms if isinstance(bandit, LinearBandit) else None
             eligible = None if arms is every or arms == every else json.dumps(arms)
         text = json.dumps(options) if options else None
         chance = propensity_of(decision)
-        return New(Taken(*state, _name_json(arm), eligible, context, score, chance, text, key, note), None, contents)
+        found = (*state, _name_json(arm), eligible, context, score, chance, text, key, note)
+        return New(tuple.__new__(Taken, found), None, contents)
 
     def _put(self, candidates: Any, arms: tuple[Arm, ...], contents: dict[bytes, bytes]) -> bytes:
         """Return the hash of a set of candidates; what the store may not have yet is added to ``contents``."""

@@ -35,6 +35,7 @@ from .store import Entry, Job, New, Taken, id_of, place_of
 from .turns import rewards
 
 _STEP = 500  # entries that are learned before one decision, at most
+_NO_NOTE = (None, None)
 _TOGETHER = 256  # decisions that are taken together, at most
 _PATIENCE = 100  # tries to name features before another process does
 
@@ -626,7 +627,7 @@ class Journal(JournalChanges):
 def _note_text(note: Mapping[str, Any] | None) -> tuple[str | None, bytes | None]:
     """Return the text of a note, with a salt so that its digest tells nothing once it is erased, and the digest."""
     if note is None:
-        return None, None
+        return _NO_NOTE
     try:
         if not isinstance(note, Mapping) or not all(isinstance(name, str) for name in note):
             raise TypeError("names must be strings")

@@ -164,8 +164,10 @@ class Slot:
         if self._size + size > _DEPTH:
             text = f"slot {self.row.name!r}: {self._size} requests are waiting; try again"
             return ServiceError(text, code="overloaded", slot=self.row.name, retry_after=1)
-        trying = self._busy or time.monotonic() - self._failed < _PAUSE
-        return self.failing if self.failing is not None and trying and kind != "call" else None
+        failing = self.failing
+        if failing is None or kind == "call":
+            return None
+        return failing if self._busy or time.monotonic() - self._failed < _PAUSE else None
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         for _ in range(_TURN):
@@ -184,8 +186,11 @@ class Slot:
             for kind, ask in (("decide", decider.decide), ("reward", decider.reward)):
                 chosen = [one for one in batch if one.kind == kind]
                 if chosen:
-                    answers = iter(self._answered(ask, [item for one in chosen for item in one.items]))
-                    done += [(one.future, [next(answers) for _ in one.items]) for one in chosen]
+                    answers = self._answered(ask, [item for one in chosen for item in one.items])
+                    first = 0
+                    for _, items, future in chosen:
+                        done.append((future, answers[first : first + len(items)]))
+                        first += len(items)
             done += [(one.future, _outcome(one.items)) for one in batch if one.kind == "call"]
             with suppress(RuntimeError):  # the loop has ended: nobody waits any more
                 loop.call_soon_threadsafe(_deliver, done)

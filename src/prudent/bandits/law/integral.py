@@ -172,9 +172,9 @@ def _sum(
 ) -> float:
     """Return the sum over points of the slope of the table for one arm times the cdfs of ``size`` rivals.
 
-    The first point is ``own`` cells of the table, ``scale`` for each unit, behind the mean of the arm; ``start`` is where
-    the table begins, in cells. An arm goes through all points before the next one, so that nothing has to wait for
-    something else. ``values``, one for each point, is scratch.
+    The first point is ``own`` cells of the table, ``scale`` for each unit, behind the mean of the arm; ``start`` is
+    where the table begins, in cells. An arm goes through all points before the next one, so that nothing has to wait
+    for something else. ``values``, one for each point, is scratch.
     """
     points, end, last = values.shape[0], float(cells.shape[0]), np.uint64(cells.shape[0] - 1)
     place, stride = own - start, distance * scale

@@ -11,9 +11,9 @@ is tabulated once for all arms, as a piecewise quintic through exact values of G
 Scores are independent, so P(arm a is chosen) = integral of g_a times the product of the other arms' cdfs. Where all
 are densities and cdfs of sums of normals of like sds, the integrand is one smooth hump that vanishes at both ends, and
 sums over equidistant points converge faster than any power of the distance h. A bound is known beforehand. W is a
-function of n normals to which c is added if it is added to all of them, so at x + iy densities and cdfs of W are at most
-exp(n y^2 / 2) times those at x. Hence the Fourier transform of the integrand at w is at most exp(-w^2 / 2q) times the
-integral, where q is n times the sum of sd^-2 over all arms, and the relative error of the sum is at most about
+function of n normals to which c is added if it is added to all of them, so at x + iy densities and cdfs of W are at
+most exp(n y^2 / 2) times those at x. Hence the Fourier transform of the integrand at w is at most exp(-w^2 / 2q) times
+the integral, where q is n times the sum of sd^-2 over all arms, and the relative error of the sum is at most about
 2 exp(-2 pi^2 / (q h^2)): the distance at which that is 1e-12 needs no second look. With many arms or draws the bound
 asks for more than is needed. There the points are doubled until two sums differ by about the root of what is asked, as
 half the distance squares the relative error, or better. The first distance is half of the narrowest sd, closer than any
