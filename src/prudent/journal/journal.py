@@ -239,25 +239,26 @@ class Journal(JournalChanges):
         found: list[Any] = [None] * len(requests)
         ready = []
         for i, request in enumerate(requests):
+            note, key = request.get("note"), request.get("key")
+            if note is None and key is None:
+                ready.append((i, request, None, None, None))
+                continue
             try:
-                text, digest = _note_text(request.get("note"))
-                key = request.get("key")
+                text, digest = _note_text(note)
                 name = None if key is None else json.dumps(instance_of(key, "key", str))
                 ready.append((i, request, text, name, digest))
             except PrudentError as error:
                 found[i] = error
 
         def decide(bandit: Any) -> list[tuple[int, Decision, New]]:
-            plain = [one for one in ready if _is_plain(one[1])]
+            plain, rest, made = list[Any](), list[Any](), []
+            for one in ready:
+                (plain if _is_plain(one[1]) else rest).append(one)
             together = self._decided_together(bandit, [one[1]["context"] for one in plain], [one[3:] for one in plain])
-            made = []
-            for (i, _, text, *_), (decision, new) in zip(plain, together, strict=False):
+            for (i, _, text, _, _), (decision, new) in zip(plain, together, strict=False):
                 new.note = text
                 made.append((i, decision, new))
-            done = {i for i, *_ in made}
-            for i, request, text, name, digest in ready:
-                if i in done:
-                    continue
+            for i, request, text, name, digest in plain[len(together) :] + rest:
                 context, arms, top = request.get("context"), request.get("arms"), request.get("top")
                 slate = {} if top is None else {"top": top}
                 found[i] = None
@@ -283,9 +284,11 @@ class Journal(JournalChanges):
         if made:
             self._write(Job([new for _, _, new in made]), now=any(new.row.key is not None for _, _, new in made))
         for i, decision, new in made:
+            found[i] = decision
+            if new.earlier is None:
+                continue
             try:
-                sticky = bool(requests[i].get("sticky"))
-                found[i] = decision if new.earlier is None else self._again(new.earlier, decision, new, sticky)
+                found[i] = self._again(new.earlier, decision, new, bool(requests[i].get("sticky")))
             except PrudentError as error:
                 found[i] = error
         return found
@@ -641,5 +644,6 @@ def _note_text(note: Mapping[str, Any] | None) -> tuple[str | None, bytes | None
 def _is_plain(request: Mapping[str, Any]) -> bool:
     """Return whether a request is for all arms in a context that is a list of numbers."""
     context = request.get("context")
-    numbers = type(context) is list and bool(context) and type(context[0]) is float
-    return numbers and request.get("arms") is None and request.get("top") is None
+    if type(context) is not list or not context or type(context[0]) is not float:
+        return False
+    return len(request) == 1 or (request.get("arms") is None and request.get("top") is None)

@@ -136,6 +136,8 @@ class Service:
             raise _too_many("arms", len(arms), most)
         if type(context) is list and len(context) > most and isinstance(context[0], list | dict):
             raise _too_many("context", len(context), most)
+        if arms is None and body.top is None and body.key is None and body.note is None:
+            return {"context": context}
         return {"context": context, "arms": arms, "top": body.top, "key": body.key, "note": body.note}
 
     def _deciding(self, request: Request) -> Slot:
