@@ -12,7 +12,7 @@ import hashlib
 import json
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -87,13 +87,18 @@ class Codec:
                 options |= {"slate": slate, "scores": [float(each) + 0.0 for each in decision.scores]}
             context = self._put(decision.candidates, arms, contents)
         else:
-            context = (decision.context if _LITTLE else decision.context.astype("<f8")).tobytes()
+            context = decision.context.astype("<f8", copy=False).tobytes()
             every = bandit.arms if isinstance(bandit, LinearBandit) else None
             eligible = None if arms is every or arms == every else json.dumps(arms)
         text = json.dumps(options) if options else None
         chance = propensity_of(decision)
-        found = (*state, _name_json(arm), eligible, context, score, chance, text, key, note)
-        return New(tuple.__new__(Taken, found), None, contents)
+        return New(Taken(*state, _name_json(arm), eligible, context, score, chance, text, key, note), None, contents)
+
+    def write_plain(self, decision: Decision, state: tuple[int, int, float, int, int], about: Sequence[Any]) -> New:
+        """Return a decision between all arms, which depends on no numbers of decisions; ``about`` are key and note."""
+        context = (decision.context if _LITTLE else decision.context.astype("<f8")).tobytes()
+        chosen = (_name_json(decision.arm), None, context, decision.score + 0.0, decision.propensity, None)
+        return New(tuple.__new__(Taken, (*state, *chosen, *about)))
 
     def _put(self, candidates: Any, arms: tuple[Arm, ...], contents: dict[bytes, bytes]) -> bytes:
         """Return the hash of a set of candidates; what the store may not have yet is added to ``contents``."""

@@ -335,7 +335,10 @@ class Journal(JournalChanges):
         before = bandit.clock() if counting(bandit) else None
         decision: Decision = bandit.select(context, arms, **slate)
         clock = None if before is None else clock_of(bandit, before, decision.arms)
-        new = self._recorded(bandit, decision, at, position, clock, key, note)
+        self._number += 1
+        state = (self._stream, self._number, at, self._replica.seq, position)
+        new = self._replica.codec.write(bandit, decision, state, clock, key, note)
+        decision.time, decision.id = at, new.row.id
         if decision.candidates is not None:
             places = range(len(decision.slate))
             decision.ids = tuple(id_of((self._stream, self._number, place)) for place in places)
@@ -355,29 +358,15 @@ class Journal(JournalChanges):
                 decisions, positions = bandit.select_each(np.array(some, dtype=np.float64))
             except (TypeError, ValueError, OverflowError):
                 break
-            at = time.time()
-            for decision, position, (key, note) in zip(decisions, positions, asked, strict=False):
-                made.append((decision, self._recorded(bandit, decision, at, position, None, key, note)))
+            at, seq, write = time.time(), self._replica.seq, self._replica.codec.write_plain
+            for decision, position, names in zip(decisions, positions, asked, strict=False):
+                self._number += 1
+                new = write(decision, (self._stream, self._number, at, seq, position), names)
+                decision.time, decision.id = at, new.row.id
+                made.append((decision, new))
             if len(decisions) < len(some):
                 break
         return made
-
-    def _recorded(
-        self,
-        bandit: Any,
-        decision: Decision,
-        at: float,
-        position: int,
-        clock: dict[str, Any] | None,
-        key: str | None,
-        note: bytes | None,
-    ) -> New:
-        """Give a decision its number and time, and return what is to be written."""
-        self._number += 1
-        state = (self._stream, self._number, at, self._replica.seq, position)
-        new = self._replica.codec.write(bandit, decision, state, clock, key, note)
-        decision.time, decision.id = at, new.row.id
-        return new
 
     def _again(self, earlier: Taken, decision: Decision, new: New, sticky: bool = False) -> Decision:
         """Return the decision that was recorded with a key; ``decision`` is the one that would have been taken now."""

@@ -29,7 +29,8 @@ _MOST = 256  # requests that are decided together, at most
 _DEPTH = 20_000  # requests that wait for one slot, at most
 _TURN = 16  # such groups of one slot before others have their turn
 _PAUSE = 0.25  # seconds after a failure of the store before a request tries it again
-_THREADS = 8
+_CROWD = 6  # requests that wait for one slot before a second thread works for it
+_THREADS = 16
 _BEHIND = 1000  # entries that a replica may lack after catching up: written meanwhile
 
 
@@ -133,7 +134,8 @@ class Slot:
         self.decider: Decider = JournalDecider(journal)
         self.failing: BaseException | None = None  # why the store is away
         self.waiting: deque[Waiting] = deque()
-        self._pool, self._busy, self._guard = pool, False, threading.Lock()
+        self._pool, self._guard = pool, threading.Lock()
+        self._busy = 0  # threads that work for it
         self._size, self._failed, self._ended = 0, 0.0, False
 
     def submit(self, kind: str, items: Any) -> asyncio.Future[Any]:
@@ -146,9 +148,10 @@ class Slot:
         size = len(items) if kind != "call" else 1
         with self._guard:
             error = self._refusal(kind, size)
-            start = error is None and not self._busy
+            crowded = self._busy == 1 and self._size + size >= _CROWD  # one waits for the store: another decides
+            start = error is None and (not self._busy or crowded)
             if error is None:
-                self._busy = True
+                self._busy += start
                 self._size += size
                 self.waiting.append(waiting)
         if error is not None:
@@ -179,7 +182,7 @@ class Slot:
                     count += len(one.items) if one.kind != "call" else 1
                 self._size -= count
                 if not batch:
-                    self._busy = False
+                    self._busy -= 1
                     return
             done: list[tuple[asyncio.Future[Any], Any]] = []
             decider = self.decider
