@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ CALLS = (  # changes of a bandit in the log
 _HASH = 16  # bytes
 _KNOWN = 20_000  # hashes and contents that are remembered
 _SAME_CHANCE = 1e-6
+_LITTLE = sys.byteorder == "little"  # as numbers are stored
 
 
 class Choice(NamedTuple):
@@ -77,14 +79,13 @@ class Codec:
         """Return a decision to be written; ``state`` is what makes it repeatable, the first five fields of its row."""
         options: dict[str, Any] = {} if clock is None else {"clock": clock}
         contents: dict[bytes, bytes] = {}
-        arm, arms = decision.arm, decision.arms
+        arm, arms, eligible = decision.arm, decision.arms, None
         score = decision.score + 0.0  # no minus zero, which not every store holds
         if self.items:
             slate = decision.slate
             if len(slate) > 1:
                 options |= {"slate": slate, "scores": [float(each) + 0.0 for each in decision.scores]}
             context = self._put(decision.candidates, arms, contents)
-            eligible = None
         else:
             context = decision.context.astype("<f8", copy=False).tobytes()
             every = bandit.arms if isinstance(bandit, LinearBandit) else None
@@ -92,6 +93,12 @@ class Codec:
         text = json.dumps(options) if options else None
         chance = propensity_of(decision)
         return New(Taken(*state, _name_json(arm), eligible, context, score, chance, text, key, note), None, contents)
+
+    def write_plain(self, decision: Decision, state: tuple[int, int, float, int, int], about: Sequence[Any]) -> New:
+        """Return a decision between all arms, which depends on no numbers of decisions; ``about`` are key and note."""
+        context = (decision.context if _LITTLE else decision.context.astype("<f8")).tobytes()
+        chosen = (_name_json(decision.arm), None, context, decision.score + 0.0, decision.propensity, None)
+        return New(tuple.__new__(Taken, (*state, *chosen, *about)))
 
     def _put(self, candidates: Any, arms: tuple[Arm, ...], contents: dict[bytes, bytes]) -> bytes:
         """Return the hash of a set of candidates; what the store may not have yet is added to ``contents``."""

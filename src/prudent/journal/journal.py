@@ -35,6 +35,7 @@ from .store import Entry, Job, New, Taken, id_of, place_of
 from .turns import rewards
 
 _STEP = 500  # entries that are learned before one decision, at most
+_NO_NOTE = (None, None)
 _TOGETHER = 256  # decisions that are taken together, at most
 _PATIENCE = 100  # tries to name features before another process does
 
@@ -238,25 +239,26 @@ class Journal(JournalChanges):
         found: list[Any] = [None] * len(requests)
         ready = []
         for i, request in enumerate(requests):
+            note, key = request.get("note"), request.get("key")
+            if note is None and key is None:
+                ready.append((i, request, None, None, None))
+                continue
             try:
-                text, digest = _note_text(request.get("note"))
-                key = request.get("key")
+                text, digest = _note_text(note)
                 name = None if key is None else json.dumps(instance_of(key, "key", str))
                 ready.append((i, request, text, name, digest))
             except PrudentError as error:
                 found[i] = error
 
         def decide(bandit: Any) -> list[tuple[int, Decision, New]]:
-            plain = [one for one in ready if _is_plain(one[1])]
+            plain, rest, made = list[Any](), list[Any](), []
+            for one in ready:
+                (plain if _is_plain(one[1]) else rest).append(one)
             together = self._decided_together(bandit, [one[1]["context"] for one in plain], [one[3:] for one in plain])
-            made = []
-            for (i, _, text, *_), (decision, new) in zip(plain, together, strict=False):
+            for (i, _, text, _, _), (decision, new) in zip(plain, together, strict=False):
                 new.note = text
                 made.append((i, decision, new))
-            done = {i for i, *_ in made}
-            for i, request, text, name, digest in ready:
-                if i in done:
-                    continue
+            for i, request, text, name, digest in plain[len(together) :] + rest:
                 context, arms, top = request.get("context"), request.get("arms"), request.get("top")
                 slate = {} if top is None else {"top": top}
                 found[i] = None
@@ -282,9 +284,11 @@ class Journal(JournalChanges):
         if made:
             self._write(Job([new for _, _, new in made]), now=any(new.row.key is not None for _, _, new in made))
         for i, decision, new in made:
+            found[i] = decision
+            if new.earlier is None:
+                continue
             try:
-                sticky = bool(requests[i].get("sticky"))
-                found[i] = decision if new.earlier is None else self._again(new.earlier, decision, new, sticky)
+                found[i] = self._again(new.earlier, decision, new, bool(requests[i].get("sticky")))
             except PrudentError as error:
                 found[i] = error
         return found
@@ -331,7 +335,10 @@ class Journal(JournalChanges):
         before = bandit.clock() if counting(bandit) else None
         decision: Decision = bandit.select(context, arms, **slate)
         clock = None if before is None else clock_of(bandit, before, decision.arms)
-        new = self._recorded(bandit, decision, at, position, clock, key, note)
+        self._number += 1
+        state = (self._stream, self._number, at, self._replica.seq, position)
+        new = self._replica.codec.write(bandit, decision, state, clock, key, note)
+        decision.time, decision.id = at, new.row.id
         if decision.candidates is not None:
             places = range(len(decision.slate))
             decision.ids = tuple(id_of((self._stream, self._number, place)) for place in places)
@@ -351,29 +358,15 @@ class Journal(JournalChanges):
                 decisions, positions = bandit.select_each(np.array(some, dtype=np.float64))
             except (TypeError, ValueError, OverflowError):
                 break
-            at = time.time()
-            for decision, position, (key, note) in zip(decisions, positions, asked, strict=False):
-                made.append((decision, self._recorded(bandit, decision, at, position, None, key, note)))
+            at, seq, write = time.time(), self._replica.seq, self._replica.codec.write_plain
+            for decision, position, names in zip(decisions, positions, asked, strict=False):
+                self._number += 1
+                new = write(decision, (self._stream, self._number, at, seq, position), names)
+                decision.time, decision.id = at, new.row.id
+                made.append((decision, new))
             if len(decisions) < len(some):
                 break
         return made
-
-    def _recorded(
-        self,
-        bandit: Any,
-        decision: Decision,
-        at: float,
-        position: int,
-        clock: dict[str, Any] | None,
-        key: str | None,
-        note: bytes | None,
-    ) -> New:
-        """Give a decision its number and time, and return what is to be written."""
-        self._number += 1
-        state = (self._stream, self._number, at, self._replica.seq, position)
-        new = self._replica.codec.write(bandit, decision, state, clock, key, note)
-        decision.time, decision.id = at, new.row.id
-        return new
 
     def _again(self, earlier: Taken, decision: Decision, new: New, sticky: bool = False) -> Decision:
         """Return the decision that was recorded with a key; ``decision`` is the one that would have been taken now."""
@@ -626,7 +619,7 @@ class Journal(JournalChanges):
 def _note_text(note: Mapping[str, Any] | None) -> tuple[str | None, bytes | None]:
     """Return the text of a note, with a salt so that its digest tells nothing once it is erased, and the digest."""
     if note is None:
-        return None, None
+        return _NO_NOTE
     try:
         if not isinstance(note, Mapping) or not all(isinstance(name, str) for name in note):
             raise TypeError("names must be strings")
@@ -640,5 +633,6 @@ def _note_text(note: Mapping[str, Any] | None) -> tuple[str | None, bytes | None
 def _is_plain(request: Mapping[str, Any]) -> bool:
     """Return whether a request is for all arms in a context that is a list of numbers."""
     context = request.get("context")
-    numbers = type(context) is list and bool(context) and type(context[0]) is float
-    return numbers and request.get("arms") is None and request.get("top") is None
+    if type(context) is not list or not context or type(context[0]) is not float:
+        return False
+    return len(request) == 1 or (request.get("arms") is None and request.get("top") is None)

@@ -182,7 +182,8 @@ class Replica:
     def written(self, new: New) -> None:
         """Count a decision of this process, which is in the store or will be soon."""
         self._own[name_of(new.row.arm or "null")] += 1
-        self.codec.written(new)
+        if new.contents:
+            self.codec.written(new)
 
     def count_others(self, stream: int) -> None:
         """Count the decisions that other processes have written since the last call."""

@@ -131,13 +131,14 @@ class Service:
     # -- decisions and rewards -----------------------------------------------------------------------------
 
     def _checked(self, body: DecideBody) -> dict[str, Any]:
-        context = body.context
-        several = isinstance(context, list) and bool(context) and isinstance(context[0], list | dict)
-        for argument, count in (("arms", len(body.arms or ())), ("context", len(context or ()) if several else 0)):
-            if count > self.limits.arms:
-                text = f"{argument} holds {count} entries; this server takes {self.limits.arms} at most"
-                raise DataError(text, code="too-many-arms", argument=argument, expected=self.limits.arms)
-        return {"context": body.context, "arms": body.arms, "top": body.top, "key": body.key, "note": body.note}
+        context, arms, most = body.context, body.arms, self.limits.arms
+        if arms is not None and len(arms) > most:
+            raise _too_many("arms", len(arms), most)
+        if type(context) is list and len(context) > most and isinstance(context[0], list | dict):
+            raise _too_many("context", len(context), most)
+        if arms is None and body.top is None and body.key is None and body.note is None:
+            return {"context": context}
+        return {"context": context, "arms": arms, "top": body.top, "key": body.key, "note": body.note}
 
     def _deciding(self, request: Request) -> Slot:
         slot = self.slots.find(request.path_params["slot"])
@@ -151,9 +152,9 @@ class Service:
         if not isinstance(found, Decision):
             fallback = self._fallback(slot.row, slot.spec, body) if away(found) else None
             return found if fallback is None else fallback
-        items = found.ids is not None
-        self.metrics.decided(slot.row.name, "" if items else found.arm, "decided", found.propensity)
-        answer = {"id": found.id, "arm": found.arm, "propensity": found.propensity}
+        items, arm, propensity = found.ids is not None, found.arm, found.propensity
+        self.metrics.decided(slot.row.name, "" if items else arm, "decided", propensity)
+        answer = {"id": found.id, "arm": arm, "propensity": propensity}
         if found.ids is not None:
             answer |= {"slate": list(found.slate), "ids": list(found.ids)}
         if body.detail:
@@ -362,6 +363,11 @@ def _read_files() -> dict[str, bytes]:
 
 
 _FILES = _read_files()
+
+
+def _too_many(argument: str, count: int, most: int) -> DataError:
+    text = f"{argument} holds {count} entries; this server takes {most} at most"
+    return DataError(text, code="too-many-arms", argument=argument, expected=most)
 
 
 def _or_problem(found: Any) -> Any:

@@ -39,6 +39,9 @@ class Caller(NamedTuple):
     roles: frozenset[str]
 
 
+_ANYBODY = Caller("anybody", frozenset(ROLES))
+
+
 class Keys:
     """The keys of a file.
 
@@ -103,7 +106,7 @@ class Keys:
     def caller(self, header: bytes | None, role: str) -> Caller:
         """Return who sent a request with this header; raise unless the key has the role."""
         if self._path is None:
-            caller = Caller("anybody", frozenset(ROLES))
+            caller = _ANYBODY
         else:
             self.look()
             caller = self._found(header)

@@ -30,8 +30,7 @@ class Metrics(Collector):
         self._requests: dict[tuple[str, int], int] = defaultdict(int)  # path, status
         self._seconds: dict[str, list[int]] = defaultdict(lambda: [0] * len(_BOUNDS))  # path
         self._sums: dict[str, float] = defaultdict(float)  # path
-        self._explored: dict[str, float] = defaultdict(float)  # slot: sum of one minus propensity
-        self._drawn: dict[str, int] = defaultdict(int)  # slot: number of such decisions
+        self._explored: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # slot: sum of 1 - propensity, count
         self._gauges: dict[str, dict[Labels, float]] = {
             "lag_entries": {}, "lag_seconds": {}, "pending": {}, "findings": {}
         }  # fmt: skip
@@ -48,8 +47,9 @@ class Metrics(Collector):
         """Count a decision."""
         self._decisions[slot, arm, answer] += 1
         if propensity is not None:
-            self._explored[slot] += max(0.0, 1.0 - propensity)
-            self._drawn[slot] += 1
+            explored = self._explored[slot]
+            explored[0] += max(0.0, 1.0 - propensity)
+            explored[1] += 1.0
 
     def rewarded(self, slot: str, status: str) -> None:
         """Count a reward."""
@@ -86,7 +86,7 @@ class Metrics(Collector):
                 buckets.append((bound, total))
             histogram.add_metric([path], buckets, self._sums[path])
         yield histogram
-        shares = {(slot,): self._explored[slot] / count for slot, count in list(self._drawn.items())}
+        shares = {(slot,): total / count for slot, (total, count) in list(self._explored.items())}
         for name, text, labels, values in (
             ("lag_entries", "Entries that the replica has not learned", ["slot"], self._gauges["lag_entries"]),
             ("lag_seconds", "Age of the oldest such entry", ["slot"], self._gauges["lag_seconds"]),

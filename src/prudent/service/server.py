@@ -28,7 +28,7 @@ from .slots import Slots
 
 _LOG = logging.getLogger("prudent.serve")
 _YOUNG = 20_000  # objects that are made before cycles among them are looked for: requests leave few
-_SWITCH = 0.0005  # seconds after which a thread that decides lets the event loop run
+_SWITCH = 0.002  # seconds after which a thread that decides lets the event loop run
 
 
 def serve(

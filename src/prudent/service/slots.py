@@ -29,7 +29,8 @@ _MOST = 256  # requests that are decided together, at most
 _DEPTH = 20_000  # requests that wait for one slot, at most
 _TURN = 16  # such groups of one slot before others have their turn
 _PAUSE = 0.25  # seconds after a failure of the store before a request tries it again
-_THREADS = 8
+_CROWD = 6  # requests that wait for one slot before a second thread works for it
+_THREADS = 16
 _BEHIND = 1000  # entries that a replica may lack after catching up: written meanwhile
 
 
@@ -133,7 +134,8 @@ class Slot:
         self.decider: Decider = JournalDecider(journal)
         self.failing: BaseException | None = None  # why the store is away
         self.waiting: deque[Waiting] = deque()
-        self._pool, self._busy, self._guard = pool, False, threading.Lock()
+        self._pool, self._guard = pool, threading.Lock()
+        self._busy = 0  # threads that work for it
         self._size, self._failed, self._ended = 0, 0.0, False
 
     def submit(self, kind: str, items: Any) -> asyncio.Future[Any]:
@@ -146,9 +148,10 @@ class Slot:
         size = len(items) if kind != "call" else 1
         with self._guard:
             error = self._refusal(kind, size)
-            start = error is None and not self._busy
+            crowded = self._busy == 1 and self._size + size >= _CROWD  # one waits for the store: another decides
+            start = error is None and (not self._busy or crowded)
             if error is None:
-                self._busy = True
+                self._busy += start
                 self._size += size
                 self.waiting.append(waiting)
         if error is not None:
@@ -164,8 +167,10 @@ class Slot:
         if self._size + size > _DEPTH:
             text = f"slot {self.row.name!r}: {self._size} requests are waiting; try again"
             return ServiceError(text, code="overloaded", slot=self.row.name, retry_after=1)
-        trying = self._busy or time.monotonic() - self._failed < _PAUSE
-        return self.failing if self.failing is not None and trying and kind != "call" else None
+        failing = self.failing
+        if failing is None or kind == "call":
+            return None
+        return failing if self._busy or time.monotonic() - self._failed < _PAUSE else None
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         for _ in range(_TURN):
@@ -177,15 +182,18 @@ class Slot:
                     count += len(one.items) if one.kind != "call" else 1
                 self._size -= count
                 if not batch:
-                    self._busy = False
+                    self._busy -= 1
                     return
             done: list[tuple[asyncio.Future[Any], Any]] = []
             decider = self.decider
             for kind, ask in (("decide", decider.decide), ("reward", decider.reward)):
                 chosen = [one for one in batch if one.kind == kind]
                 if chosen:
-                    answers = iter(self._answered(ask, [item for one in chosen for item in one.items]))
-                    done += [(one.future, [next(answers) for _ in one.items]) for one in chosen]
+                    answers = self._answered(ask, [item for one in chosen for item in one.items])
+                    first = 0
+                    for _, items, future in chosen:
+                        done.append((future, answers[first : first + len(items)]))
+                        first += len(items)
             done += [(one.future, _outcome(one.items)) for one in batch if one.kind == "call"]
             with suppress(RuntimeError):  # the loop has ended: nobody waits any more
                 loop.call_soon_threadsafe(_deliver, done)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hmac
 import json
 import time
-import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from zlib import crc32
 
 from ...errors import ParameterError
 from .connections import Connections
@@ -274,14 +274,17 @@ class Store(Connections):
             for each in keyed:  # of this commit the first decision with a key is the one that is written
                 first = keys.setdefault(each.row.key, each.row)
                 each.earlier = first if first[:2] != each.row[:2] else None
-        rows, contents, notes, fresh = [], {}, [], [each for each in new if each.earlier is None]
+        rows, contents, notes = [], {}, []
+        fresh = [each for each in new if each.earlier is None] if keyed else new
         for each in fresh:
-            row, content = each.row, content_of(each.row)
+            row = each.row
+            content = content_of(row)
             signature = self._signed(content, chain.get(row.stream, b""))
             if signature is not None:
                 chain[row.stream] = signature
-            rows.append((*row, zlib.crc32(content), signature))
-            contents.update(each.contents)
+            rows.append((*row, crc32(content), signature))
+            if each.contents:
+                contents.update(each.contents)
             if each.note is not None:
                 notes.append((row.stream, row.number, each.note))
         if contents:

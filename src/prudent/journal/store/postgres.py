@@ -13,11 +13,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 from ...errors import ParameterError, PrudentError
-from .base import CHUNK, Read, Store, Turn
+from .base import CHUNK, Job, Read, Store, Turn
 from .rows import Entry, Place, Report, Taken
 from .tables import TABLES
 
@@ -28,6 +30,7 @@ _TYPES = {
     "BLOB": "bytea",
 }
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
+_ROWS = 256  # of one statement, at most
 _POLL = 1.0  # seconds after which a replica looks even if it was told nothing
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _FIRST = 5.0  # seconds in which a server may start whose address was never tried
@@ -66,6 +69,8 @@ class PostgresStore(Store):
         self._address, self._schema, self._channel = address, f"prudent_{name}", f"prudent_{name}"
         self._wait = "on" if synchronous == "FULL" else "off"
         self._told, self._looked = True, 0.0
+        self._single = False  # one statement writes all that is to be committed, by who has the turn
+        self._inserter: Any = None
 
     # -- opening -------------------------------------------------------------------------------------------
 
@@ -191,6 +196,9 @@ class PostgresStore(Store):
                 self._writer = self._connected(listen=False)
             self._local.writing = True
             try:
+                if self._single:
+                    yield
+                    return
                 with self._writer.transaction():
                     if ordered:
                         self._writer.execute("SELECT pg_advisory_xact_lock('entry'::regclass::oid::bigint)")
@@ -198,12 +206,32 @@ class PostgresStore(Store):
             finally:
                 self._local.writing = False
 
-    def _commit(self, jobs: Any, chain: dict[int, bytes]) -> None:
+    def _commit(self, jobs: Sequence[Job], signatures: dict[int, bytes]) -> None:
         with self._translating():
             if self._writer is None or self._writer.closed:
                 self._writer = self._connected(listen=False)
+            self._single = self._fit_one_statement(jobs)
+            try:
+                if self._single:
+                    super()._commit(jobs, signatures)
+                    return
+            finally:
+                self._single = False
             with self._writer.pipeline():  # a round trip where something is read, and one for the rest
-                super()._commit(jobs, chain)
+                super()._commit(jobs, signatures)
+
+    def _fit_one_statement(self, jobs: Sequence[Job]) -> bool:
+        """Return whether all that jobs write are decisions of one statement, which is a transaction by itself."""
+        rows, kinds = 0, set()
+        for job in jobs:
+            if job.plan is not None or job.snapshot is not None or job.erased:
+                return False
+            for new in job.decisions:
+                row, rows = new.row, rows + 1
+                if row.key is not None or new.note is not None or new.contents or row.stream not in self._streams:
+                    return False
+                kinds.add(tuple(map(type, row)))  # a statement is prepared for one kind of rows
+        return 0 < rows <= _ROWS and len(kinds) == 1
 
     def _turn(self, wanted: Sequence[Place]) -> Turn:
         """Return the turn of a transaction that is ordered; see ``Store``. All queries go in one round trip."""
@@ -272,12 +300,32 @@ class PostgresStore(Store):
         """Execute a statement for many rows; see ``Store.execute_many``."""
         if not rows:
             return 0
+        if self._single:
+            return self._insert_at_once(statement, rows)
         with self._db().cursor() as cursor:
             if len(rows) == 1:
                 cursor.execute(statement.replace("?", "%s"), rows[0])
             else:
                 cursor.executemany(statement.replace("?", "%s"), rows)
             return int(cursor.rowcount) if cursor.rowcount >= 0 else 0
+
+    def _insert_at_once(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Insert rows by one prepared statement, of which there are few: the last row fills it up, to no effect."""
+        if self._inserter is None or self._inserter.connection is not self._writer:
+            numbers, strings = self._psycopg.types.numeric, self._psycopg.types.string
+            self._inserter = self._psycopg.RawCursor(self._writer)
+            for kind, dumper in (
+                (int, numbers.Int8BinaryDumper),
+                (float, numbers.FloatBinaryDumper),
+                (str, strings.StrBinaryDumper),
+                (bytes, strings.BytesBinaryDumper),
+            ):
+                self._inserter.adapters.register_dumper(kind, dumper)
+        half = 1 << max(0, (len(rows) - 1).bit_length() - 1)
+        size = next(size for size in (half, half * 3 // 2, 2 * half) if size >= len(rows))
+        values = list(chain.from_iterable(rows)) + list(rows[-1]) * (size - len(rows))
+        done = self._inserter.execute(_of_rows(statement, size, len(rows[0])), values, prepare=True)
+        return int(done.rowcount)
 
     def behind(self, seq: int) -> bool:
         """Return whether the log may have entries after number ``seq``; see ``Store.behind``."""
@@ -307,6 +355,14 @@ class PostgresStore(Store):
 
     def shrink(self) -> None:
         """Do nothing: the server returns space by itself."""
+
+
+@lru_cache(64)
+def _of_rows(statement: str, count: int, width: int) -> str:
+    """Return a statement that inserts one row as one that inserts several."""
+    head, _, rest = statement.partition(" VALUES (")
+    marks = [f"({', '.join(f'${row * width + i + 1}' for i in range(width))})" for row in range(count)]
+    return f"{head} VALUES {', '.join(marks)}{rest.partition(')')[2]}"
 
 
 def patience_of(address: str, timeout: float) -> dict[str, int]:
