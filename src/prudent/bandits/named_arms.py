@@ -230,7 +230,7 @@ class NamedArms(Bandit):
             k, count, stream, before = len(names), len(contexts), self._stream, (self._decisions, self._rewards)
             free = self._limits is None and self._drift is None and not self._falling
             fitting = contexts.shape == (count, self._dim) and rule.floor * k <= 1.0
-            if not (free and fitting and type(belief).decide is ArmBelief.decide):
+            if not (free and fitting and isinstance(belief, ArmBelief) and belief.by_kernel):
                 return [], []
             scores_by = ScoreRule(rule.floor, rule.n, tuple(rule.weights.tolist()), rule.clip, belief.link)
             try:
@@ -241,7 +241,9 @@ class NamedArms(Bandit):
             first = stream.position - stream.next
             moments, scores = np.empty((count, 4, k)), np.empty(count)
             places, starts = np.empty(count, dtype=np.int64), np.empty(count + 1, dtype=np.int64)
-            given = (before[0] + 1, self._with_constant(contexts), self._every, stream.block, stream.next)
+            with np.errstate(all="ignore"):  # of contexts that the kernel refuses
+                design = belief.design(self._with_constant(contexts))
+            given = (before[0] + 1, design, self._every, stream.block, stream.next)
             done = decide_each(belief.table[:], rule[:], *given, moments, places, scores, starts)
             stream.next = int(starts[done])
             self._decisions += done
