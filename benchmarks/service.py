@@ -80,7 +80,8 @@ def _payload(method, path, body=None):
 
 def _asked(method, address, body=None):
     content = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(address, content, method=method), timeout=30) as answer:
+    request = urllib.request.Request(address, content, method=method)
+    with urllib.request.urlopen(request, timeout=300) as answer:  # a new slot may have to compile kernels
         return answer.status, json.loads(answer.read())
 
 
@@ -115,6 +116,13 @@ class Served:
             call = [sys.executable, "-m", "prudent", "serve", "--store", store, "--port", str(port)]
             self.processes.append(subprocess.Popen([*call, "--synchronous", "NORMAL", "--log-level", "error"]))
             self.ports.append(port)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self):
         for port in self.ports:
             self._wait(f"http://127.0.0.1:{port}/readyz")
         first = f"http://127.0.0.1:{self.ports[0]}/v1/slots/s"

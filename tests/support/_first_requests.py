@@ -29,7 +29,10 @@ def main():
         for name, context in CONTEXTS.items():
             before = len(counter.buffer)
             for _ in range(3):
+                asked = {"requests": [{"context": context}] * 3}
+                several = http.post(f"/v1/slots/{name}/decide/batch", json=asked).json()["decisions"]
                 one = http.post(f"/v1/slots/{name}/decide", json={"context": context}).json()
+                assert len({each["id"] for each in (*several, one)}) == 4
                 reward = {"rewards": [{"id": one["id"], "reward": 1.0}]}
                 assert http.post(f"/v1/slots/{name}/reward/batch", json=reward).json() == {
                     "answers": [{"status": "ok"}]

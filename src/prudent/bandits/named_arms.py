@@ -226,11 +226,13 @@ class NamedArms(Bandit):
         True
         """
         with self._lock:
-            belief, names, rule = self._belief, self._names, self._belief.rule
-            k, count, stream, before = len(names), len(contexts), self._stream, (self._decisions, self._rewards)
+            belief, names, k, count = self._belief, self._names, len(self._names), len(contexts)
             free = self._limits is None and self._drift is None and not self._falling
-            fitting = contexts.shape == (count, self._dim) and rule.floor * k <= 1.0
+            fitting = contexts.shape == (count, self._dim)
             if not (free and fitting and isinstance(belief, ArmBelief) and belief.by_kernel):
+                return [], []
+            rule, stream, before = belief.rule, self._stream, (self._decisions, self._rewards)
+            if rule.floor * k > 1.0 + 1e-12:  # as ``select`` says
                 return [], []
             scores_by = ScoreRule(rule.floor, rule.n, tuple(rule.weights.tolist()), rule.clip, belief.link)
             try:

@@ -87,7 +87,7 @@ def _bandits() -> None:
             decision = learner.select(points)
             learner.update(points, decision.arm, np.arange(np.size(decision.arm)) % 2 if points.ndim == 2 else 1.0)
             decision.propensity, decision.propensities  # noqa: B018
-        learner.propensities(contexts)
+        learner.propensities(contexts), learner.select_each(contexts)
     either = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 16)
     finder = pr.LinearBandit(2, dim=2, rng=0, interactions="auto")
     finder.update(either, [0] * 64, (either[:, 0] != either[:, 1]).astype(float)).select(contexts[0])  # with a product

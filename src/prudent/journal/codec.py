@@ -270,6 +270,8 @@ def warm_up(twin: Any) -> None:
         for reward in (0.0, 1.0, 0.0):  # before and after the first data
             decision: Decision = twin.select(point, [0, 1] if shared else None)
             propensity_of(decision)
+            if isinstance(twin, LinearBandit):
+                twin.select_each(np.zeros((2, twin.dim)))
             twin.update(decision.context, decision.arm, reward)
 
 

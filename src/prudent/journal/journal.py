@@ -237,7 +237,7 @@ class Journal(JournalChanges):
         ['Decision', 'DataError']
         """
         found: list[Any] = [None] * len(requests)
-        ready = []
+        ready = list[Any]()
         for i, request in enumerate(requests):
             note, key = request.get("note"), request.get("key")
             if note is None and key is None:

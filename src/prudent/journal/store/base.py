@@ -353,7 +353,7 @@ class Store(Connections):
 
     def signed_content(self, row: Taken | Entry, before: bytes) -> bytes | None:
         """Return the HMAC of a row and of the signature before it; None without a key."""
-        return self._signed(content_of(row), before)
+        return None if self._key is None else self._signed(content_of(row), before)
 
     def _signed(self, content: bytes, before: bytes) -> bytes | None:
         return None if self._key is None else hmac.digest(self._key, before + content, "sha256")
