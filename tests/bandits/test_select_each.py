@@ -82,7 +82,6 @@ def test_a_context_that_cannot_be_used_ends_it_before_anything_is_drawn_for_it(r
         LinearBandit(3, 2, alpha=Decay(0.9, half=10), rng=1),
         LinearBandit(3, 2, max_propensity=0.6, rng=1),
         LinearBandit(3, 2, rewards="hurdle", rng=1),
-        LinearBandit(3, 2, interactions="auto", rng=1),
         SparseLinearBandit(3, 2, rng=1),
     ],
     ids=str,
@@ -92,3 +91,19 @@ def test_what_has_to_be_decided_one_by_one_is_left(bandit):
     assert bandit.select_each(np.ones((3, bandit.dim))) == ([], [])
     assert bandit.position == before
     assert bandit.decisions == 0
+
+
+def test_terms_are_part_of_decisions_that_are_taken_together(rng):
+    bandit = LinearBandit(3, 2, interactions="auto", rng=1)
+    contexts = rng.integers(0, 2, (300, 2)).astype(float)
+    arms = rng.integers(0, 3, 300)
+    bandit.update(contexts, arms, (contexts[:, 0] != contexts[:, 1]) * (arms == 1) + 0.1 * rng.normal(size=300))
+    assert bandit.interactions_found
+    twin, some = bandit.copy(), rng.normal(size=(20, 2))
+    decisions, _ = bandit.select_each(some)
+    assert len(decisions) == 20
+    for one, context in zip(decisions, some, strict=True):
+        other = twin.select(context)
+        assert (one.arm, one.score, one.propensity) == (other.arm, other.score, other.propensity)
+    some[2, 0] = 1e200
+    assert len(bandit.select_each(some)[0]) == 2
