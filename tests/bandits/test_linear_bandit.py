@@ -30,7 +30,7 @@ from prudent.bandits import (
     thompson_sampling_inflated,
 )
 from prudent.bandits.kernels.batch import ROWS, decide_rows, fill_scores, learn_rows, single_screen
-from prudent.bandits.kernels.layout import arms_of, handle_of, roots_of
+from prudent.bandits.kernels.layout import PULLS, TRIES, arms_of, handle_of, roots_of
 from prudent.bandits.kernels.step import best_score, decide_one, typical_variance, width_of
 from prudent.bandits.kernels.stream import Uniforms
 from prudent.bandits.law.score_law import ScoreLaw, score_law
@@ -401,6 +401,25 @@ def test_screening_batches_in_single_precision_changes_nothing(learning, decidin
         np.testing.assert_array_equal(np.isnan(one[0].scores), np.isnan(two[0].scores))
         assert not (np.abs(one[0].scores - two[0].scores) > 1e-12 * size).any()
     np.testing.assert_array_equal(streams[0].unused, streams[1].unused)  # as many uniforms used
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_screens_of_many_features_change_nothing(size, rng):
+    """40 features have 820 products, which go through matrix products in two parts."""
+    contexts, rule = cloud("round", 1500, 40, rng), brps_cmab(0.9).rule(40, 1.0)
+    arms, eligible = learned_arms("round", size, 40, rng), np.arange(size)
+    seed = int(rng.integers(2**32))
+    one, two = (
+        decide_rows(
+            arms, rule, 9, contexts, eligible, Uniforms(np.random.default_rng(seed), np.empty(0)), screened=each
+        )
+        for each in (True, False)
+    )
+    assert single_screen(arms, rule, contexts, eligible, np.ones(1500)) is not None
+    np.testing.assert_array_equal(one[0].places, two[0].places)
+    tries = arms.marks[:, TRIES] - arms.marks[:, PULLS]
+    assert tries.sum() == 3000
+    np.testing.assert_array_equal(tries, 2 * np.bincount(one[0].places, minlength=size))
 
 
 @pytest.mark.parametrize("rows", [3, 500])  # worked out at once, and when read

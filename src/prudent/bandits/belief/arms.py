@@ -25,7 +25,7 @@ from ...posteriors.linear import MOST_INFLATED, LinearGaussianPosterior, resolve
 from ..kernels import layout as col
 from ..kernels.batch import decide_rows, learn_rows, moments_of, scales
 from ..kernels.layout import BY_ARM, FIXED, Arms, arms_of, handle_of, replace_arrays
-from ..kernels.step import LEARNED, NOT_YET, WIDE, decide_one, learn_one, noise_of, refresh, usable
+from ..kernels.step import LEARNED, NOT_YET, WIDE, beyond, decide_one, learn_one, noise_of, refresh, usable
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
@@ -37,7 +37,6 @@ from .base import (
     Belief,
     Match,
     all_usable,
-    largest_of,
     longer,
     prior_variances,
     require_arrays,
@@ -293,7 +292,7 @@ class ArmBelief(Belief):
     def may_overflow(self, contexts: FloatArray) -> bool:
         """Return whether scores may not be finite; see ``Belief.may_overflow``. Such contexts are checked to learn."""
         least = self.table.prior[:, diagonal_of(self.table.mean.shape[1])].min() * self.table.pool[col.GAIN]
-        return bool(contexts.size) and largest_of(contexts) ** 2 > WIDE * float(least)
+        return beyond(contexts.reshape(-1), math.sqrt(WIDE * float(least)))
 
     def _fields(self) -> tuple[Any, ...]:
         """Return the arrays of the table that have a row for each arm, and those that have not."""

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..._numerics.compile import kernel
 from ..._numerics.copying import put, put_columns
-from ..._numerics.least_squares import add_products
 from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from ..._numerics.triangles import entry_of, error_of, row_of
 from ..._support.checks import BoolArray, FloatArray, IntArray
@@ -40,6 +39,8 @@ from .stream import Uniforms
 SingleArray = np.ndarray[Any, np.dtype[np.float32]]
 ROWS = 1024  # contexts of a batch decided at a time
 _BLOCK = 96  # and predicted at a time: they fit the cache, and rows are not a power of two apart in it
+_SINGLES = 256  # in single precision
+_PAIRS = 512  # products of features at a time in single precision
 _LARGEST_ROOT_RATIO = 300.0  # of the diagonal of a root, the square root of a ratio of pivots
 _SINGLE = 2.0**-24  # the unit roundoff of single precision
 _LARGEST_LOSS = 0.02  # of single precision, beyond which too many contexts would be left undecided
@@ -57,8 +58,8 @@ class Choices(NamedTuple):
 class SingleScreen(NamedTuple):
     """The posteriors of k arms in single precision, in units of one sd, and bounds that hold in spite of rounding."""
 
-    terms: SingleArray  # [k,D,D] lower triangles of V^-1, scaled to a largest row sum of 1, off the diagonal twice
-    centres: SingleArray  # [k,D] thetas; k is rounded up to a multiple of 2 here and D of 4, with zeros
+    terms: SingleArray  # [D(D+1)/2,k] triangles of V^-1, scaled to a largest row sum of 1, off the diagonal twice
+    centres: SingleArray  # [k,D] thetas
     spreads: SingleArray  # [k] factors of the sds
     below: SingleArray  # [k,bins] bounds of the screen's bins
     above: SingleArray  # [k,bins]
@@ -132,6 +133,7 @@ def decide_rows(
     elif bounded:
         factor, below, above = scale, np.tile(rule.screen[:-1], (k, 1)), np.tile(rule.screen[1:], (k, 1))
     own: Any = np.empty((2, k, 0), dtype=np.float64 if screen is None else np.float32)
+    posterior = arms.root, arms.mean, float(arms.pool[col.NOISE])
     for first in range(0, rows, ROWS):
         size = min(ROWS, rows - first)
         stream.reserve(size * (k * rule.per_arm + 1))
@@ -158,12 +160,19 @@ def decide_rows(
                     factors = np.ones_like(factors)
                 _screen_rows(own[0], own[1], factors, below, above, uniforms, rule.clip, forced, rivals)
             given = (contexts, eligible, values, moments.freedom, scale, forced, rivals)
-            stream.next = _choose_rows(arms[:], rule[:], *given, stream.block, stream.next, first, choices[:])
+            stream.next = _choose_rows(*posterior, rule[:], *given, stream.block, stream.next, first, choices[:])
         else:
             choices.places[first : first + size], choices.scores[first : first + size] = forced, math.nan
-        chosen = eligible[choices.places[first + counted : first + size]]
-        arms.marks[:, col.TRIES] += np.bincount(chosen, minlength=len(arms.marks))
+        if mixed:  # the next ones depend on it
+            _count(arms, eligible, choices.places[first + counted : first + size])
+    if not mixed:
+        _count(arms, eligible, choices.places)
     return choices, moments, scale, among
+
+
+def _count(arms: Arms, eligible: IntArray, places: IntArray) -> None:
+    """Count decisions for the arms at ``places`` among the eligible ones."""
+    arms.marks[eligible, col.TRIES] += np.bincount(places, minlength=eligible.size)
 
 
 @kernel
@@ -379,9 +388,8 @@ def _prepare_screen(
     size = eligible.shape[0]
     pairs = dim * (dim + 1) // 2
     bins = screen.shape[0] - 1
-    twos, wide = (size + 1) // 2 * 2, (dim + 3) // 4 * 4
-    terms = np.zeros((twos, wide, wide), dtype=np.float32)
-    centres = np.zeros((twos, wide), dtype=np.float32)
+    terms = np.zeros((pairs, size), dtype=np.float32)
+    centres = np.zeros((size, dim), dtype=np.float32)
     spreads = np.empty(size, dtype=np.float32)
     below = np.empty((size, bins), dtype=np.float32)
     above = np.empty((size, bins), dtype=np.float32)
@@ -428,11 +436,8 @@ def _prepare_screen(
         spreads[k] = math.sqrt(norms[k] / largest)
         for i in range(dim):
             centres[k, i] = arms.mean[eligible[k], i] / unit
-        place = 0
-        for i in range(dim):
-            for j in range(i + 1):
-                terms[k, i, j] = exact[k, place] / norms[k]
-                place += 1
+        for place in range(pairs):
+            terms[place, k] = exact[k, place] / norms[k]
         slack = 0.52 * loss[k] + 16.0 * _SINGLE
         if share > 0.0:
             slack = 5.2 * loss.max() + (160.0 + 4.0 * size) * _SINGLE
@@ -448,45 +453,39 @@ def _single_moments(screen_fields: tuple[Any, ...], contexts: FloatArray, moment
     screen = SingleScreen(*screen_fields)
     size, dim = contexts.shape
     terms, thetas, spreads = screen.terms, screen.centres, screen.spreads
-    twos, wide = thetas.shape
-    columns, norms = np.zeros((wide, _BLOCK), dtype=np.float32), np.empty(_BLOCK, dtype=np.float32)
-    parts, squares = np.empty((4, _BLOCK), dtype=np.float32), np.empty((2, _BLOCK), dtype=np.float32)
-    part, part_b, part_c, part_d = parts[0], parts[1], parts[2], parts[3]
-    square, square_b = squares[0], squares[1]
-    for begin in range(0, size, _BLOCK):
-        width = min(_BLOCK, size - begin)
+    pairs, arms = terms.shape
+    columns, norms = np.zeros((dim, _SINGLES), dtype=np.float32), np.empty(_SINGLES, dtype=np.float32)
+    products = np.empty((min(pairs, _PAIRS), _SINGLES), dtype=np.float32)
+    square, part = np.empty((arms, _SINGLES), dtype=np.float32), np.empty((arms, _SINGLES), dtype=np.float32)
+    for begin in range(0, size, _SINGLES):
+        width = min(_SINGLES, size - begin)
         put_columns(columns, contexts[begin : begin + width])
         norms[:] = 0.0
         for i in range(dim):
             column = columns[i]
-            for t in range(_BLOCK):
+            for t in range(_SINGLES):
                 norms[t] += column[t] * column[t]
-        for t in range(_BLOCK):
+        for t in range(_SINGLES):
             norms[t] = 0.0 if _LEAST_SQUARE <= norms[t] <= _LARGEST_SQUARE else np.nan
-        for k in range(0, twos, 2):
-            squares[:] = 0.0
-            for i in range(0, dim, 2):  # two rows of two arms at a time
-                parts[:] = 0.0
-                a, b, c, d = terms[k, i], terms[k + 1, i], terms[k, i + 1], terms[k + 1, i + 1]
-                for j in range(0, i + 2, 4):
-                    add_products(part, part_b, part_c, part_d, a, b, c, d, j, columns)
-                column, following = columns[i], columns[i + 1]
-                for t in range(_BLOCK):
-                    x, y = column[t], following[t]
-                    square[t] += part[t] * x + part_c[t] * y
-                    square_b[t] += part_b[t] * x + part_d[t] * y
-            for own in range(min(2, spreads.shape[0] - k)):
-                mean, sd = moments[0, k + own, begin:], moments[1, k + own, begin:]
-                theta, spread, length = thetas[k + own], spreads[k + own], squares[own]
-                for t in range(width):
-                    mean[t] = norms[t]
-                for j in range(0, wide, 4):
-                    w, x, y, z = theta[j], theta[j + 1], theta[j + 2], theta[j + 3]
-                    one, two, three, four = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
-                    for t in range(width):
-                        mean[t] = mean[t] + w * one[t] + x * two[t] + y * three[t] + z * four[t]
-                for t in range(width):
-                    sd[t] = spread * np.sqrt(length[t])
+        i, j = 0, 0
+        for first in range(0, pairs, _PAIRS):
+            last = min(first + _PAIRS, pairs)
+            for place in range(last - first):
+                product, column, other = products[place], columns[i], columns[j]
+                for t in range(_SINGLES):
+                    product[t] = column[t] * other[t]
+                i, j = (i + 1, 0) if j == i else (i, j + 1)
+            np.dot(terms[first:last].T, products[: last - first], part if first > 0 else square)
+            if first > 0:
+                for k in range(arms):
+                    for t in range(_SINGLES):
+                        square[k, t] += part[k, t]
+        np.dot(thetas, columns, part)
+        for k in range(arms):
+            mean, sd, spread = moments[0, k, begin:], moments[1, k, begin:], spreads[k]
+            for t in range(width):
+                mean[t] = norms[t] + part[k, t]
+                sd[t] = spread * np.sqrt(square[k, t])
 
 
 @kernel
@@ -540,7 +539,9 @@ def _screen_rows(
 
 @kernel
 def _choose_rows(
-    arms_fields: tuple[Any, ...],
+    root: FloatArray,
+    mean: FloatArray,
+    noise_sd: float,
     rule_fields: tuple[Any, ...],
     contexts: FloatArray,
     eligible: IntArray,
@@ -559,8 +560,7 @@ def _choose_rows(
     Without moments [2,k,T], those of the arms that may win, ``rivals`` [k,size], are computed as ``decide`` does. Where
     only one arm can win its score is left NaN, and its uniform is noted.
     """
-    arms, rule, choices = Arms(*arms_fields), Rule(*rule_fields), Choices(*choices_fields)
-    root, mean, noise_sd = arms.root, arms.mean, arms.pool[col.NOISE]
+    rule, choices = Rule(*rule_fields), Choices(*choices_fields)
     count, size = rivals.shape
     lowest = rule.weights.shape[0]
     after = start + size * count * lowest

@@ -370,6 +370,15 @@ def usable(values: FloatArray) -> bool:
 
 
 @lean
+def beyond(values: FloatArray, limit: float) -> bool:
+    """Return whether one of the numbers [T] is larger than a limit, or NaN."""
+    found = 0
+    for i in range(values.shape[0]):  # to the end, as above
+        found += not abs(values[i]) <= limit
+    return found > 0
+
+
+@lean
 def lacking(marks: IntArray, first: int, eligible: IntArray) -> int:
     """Return how many of the eligible arms have had fewer than ``first`` decisions."""
     count = 0
