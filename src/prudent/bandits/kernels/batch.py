@@ -133,7 +133,7 @@ def decide_rows(
     elif bounded:
         factor, below, above = scale, np.tile(rule.screen[:-1], (k, 1)), np.tile(rule.screen[1:], (k, 1))
     own: Any = np.empty((2, k, 0), dtype=np.float64 if screen is None else np.float32)
-    posterior = arms.root, arms.mean, float(arms.pool[col.NOISE])
+    noise_sd = float(arms.pool[col.NOISE])
     for first in range(0, rows, ROWS):
         size = min(ROWS, rows - first)
         stream.reserve(size * (k * rule.per_arm + 1))
@@ -160,7 +160,8 @@ def decide_rows(
                     factors = np.ones_like(factors)
                 _screen_rows(own[0], own[1], factors, below, above, uniforms, rule.clip, forced, rivals)
             given = (contexts, eligible, values, moments.freedom, scale, forced, rivals)
-            stream.next = _choose_rows(*posterior, rule[:], *given, stream.block, stream.next, first, choices[:])
+            random = stream.block, stream.next, first
+            stream.next = _choose_rows(arms.root, arms.mean, noise_sd, rule[:], *given, *random, choices[:])
         else:
             choices.places[first : first + size], choices.scores[first : first + size] = forced, math.nan
         if mixed:  # the next ones depend on it
