@@ -58,6 +58,25 @@ def test_plain_requests_among_others_each_have_their_answer(place):
         assert live.verify() == 8
 
 
+@pytest.mark.parametrize("names", [["x", "y", "z"], None])
+def test_contexts_with_names_are_decided_together_and_as_they_are_meant(place, names):
+    size = {"features": names} if names else {"dim": 3}
+    with place(LinearBandit(4, **size, rng=1)) as live:
+        rows = contexts(20)
+        asked = [{"context": dict(zip("zxy", (z, x, y), strict=True))} for x, y, z in rows]
+        asked[3] = {"context": {"x": 1, "y": 2.0, "z": 3}}  # whole numbers, as JSON has them
+        asked[4] = {"context": {"x": 1.0, "y": 2.0}}
+        asked[5] = {"context": {"x": 1.0, "y": 2.0, "w": 3.0}}
+        asked[6] = {"context": {"x": 1.0, "y": 2.0, "z": "three"}}
+        found = live.select_each(asked)
+        assert [i for i, one in enumerate(found) if not isinstance(one, Decision)] == [4, 5, 6]
+        written = {row["id"]: dict(zip(live.bandit.features, row["context"], strict=True)) for row in live.rows()}
+        for request, one in zip(asked, found, strict=True):
+            if isinstance(one, Decision):
+                assert written[one.id] == request["context"]
+        assert live.verify() == 17
+
+
 def test_together_and_one_by_one_give_the_same_shares(place):
     """Each arm's count is within 6 standard errors of the sum of propensities (false alarms 1e-8), both ways mixed."""
     with place(LinearBandit(3, 3, rng=1)) as live:

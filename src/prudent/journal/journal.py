@@ -251,10 +251,14 @@ class Journal(JournalChanges):
                 found[i] = error
 
         def decide(bandit: Any) -> list[tuple[int, Decision, New]]:
-            plain, rest, made = list[Any](), list[Any](), []
+            plain, rows, rest, made = list[Any](), list[Any](), list[Any](), []
+            names = bandit.features if bandit.encoder is None else None
             for one in ready:
-                (plain if _is_plain(one[1]) else rest).append(one)
-            together = self._decided_together(bandit, [one[1]["context"] for one in plain], [one[3:] for one in plain])
+                row = _plain_row(one[1], names)
+                (rest if row is None else plain).append(one)
+                if row is not None:
+                    rows.append(row)
+            together = self._decided_together(bandit, rows, [one[3:] for one in plain])
             for (i, _, text, _, _), (decision, new) in zip(plain, together, strict=False):
                 new.note = text
                 made.append((i, decision, new))
@@ -630,9 +634,14 @@ def _note_text(note: Mapping[str, Any] | None) -> tuple[str | None, bytes | None
     return text, hashlib.sha256(text.encode()).digest()
 
 
-def _is_plain(request: Mapping[str, Any]) -> bool:
-    """Return whether a request is for all arms in a context that is a list of numbers."""
+def _plain_row(request: Mapping[str, Any], names: Sequence[str] | None) -> list[float] | None:
+    """Return the context of a request for all arms, if that is a list of numbers or has the numbers of all names."""
     context = request.get("context")
-    if type(context) is not list or not context or type(context[0]) is not float:
-        return False
-    return len(request) == 1 or (request.get("arms") is None and request.get("top") is None)
+    if type(context) is dict and names is not None and len(context) == len(names):
+        context = [context.get(name) for name in names]
+        if not {*map(type, context)} <= {int, float}:
+            return None
+    elif type(context) is not list or not context or type(context[0]) is not float:
+        return None
+    alone = len(request) == 1 or (request.get("arms") is None and request.get("top") is None)
+    return context if alone else None

@@ -283,8 +283,7 @@ class Store(Connections):
             if signature is not None:
                 chain[row.stream] = signature
             rows.append((*row, crc32(content), signature))
-            if each.contents:
-                contents.update(each.contents)
+            contents.update(each.contents)
             if each.note is not None:
                 notes.append((row.stream, row.number, each.note))
         if contents:
