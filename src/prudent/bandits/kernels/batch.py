@@ -142,8 +142,8 @@ def decide_rows(
                 else:
                     _single_moments(screen[:], contexts[part], own)
                 _screen_rows(own[0], own[1], factor[part], below, above, uniforms, rule.clip, forced, rivals)
-            given = (contexts, eligible, values, moments.freedom, scale, forced, rivals)
-            stream.next = _choose_rows(*posterior, rule[:], *given, stream.block, stream.next, first, choices[:])
+            given: Any = (*posterior, rule[:], contexts, eligible, values, moments.freedom, scale, forced, rivals)
+            stream.next = _choose_rows(*given, stream.block, stream.next, first, choices[:])
         else:
             choices.places[first : first + size], choices.scores[first : first + size] = forced, math.nan
         if mixed:  # the next ones depend on it
