@@ -65,6 +65,7 @@ def _turning(x: np.ndarray, t: int) -> np.ndarray:
     return np.array([1.0, -1.0, 0.5]) * x[0] * (1.0 if t <= ROWS else -1.0) + np.array([0.0, 0.0, x[1]])
 
 
+PLAIN = {"interactions": "none"}
 ADVICE: dict[str, tuple[str, Means, dict[str, Any], dict[str, Any]]] = {
     "product": ("interactions", _xor, {"contexts": "binary"}, {"interactions": "auto"}),
     "threshold": (
@@ -83,7 +84,7 @@ def advised(name: str, run: int) -> tuple[bool, float, float]:
     n_arms = len(means(np.zeros(4), 1))
     shares = []
     found = False
-    for more in ({}, advice):
+    for more in (PLAIN, PLAIN | advice):
         env_rng, agent_rng = replication_streams(29, run)
         world = World(4, n_arms, means, **options)
         bandit = pr.LinearBandit(n_arms, 4, rng=agent_rng, **more)
@@ -99,7 +100,7 @@ def advised(name: str, run: int) -> tuple[bool, float, float]:
             expected = world.mean_rewards(t, context)
             if t > ROWS:
                 earned, uniform, best = earned + expected[arm], uniform + expected.mean(), best + expected.max()
-        if not more:
+        if more == PLAIN:
             found = kind in {finding.kind for finding in bandit.check(log)}
         shares.append(float((earned - uniform) / (best - uniform)))
     return found, shares[0], shares[1]

@@ -7,8 +7,8 @@ of three features, baskets are lognormal with a coefficient of variation of 1.5.
 - ``trap``: the arm that sells most often sells what is cheap, the best one sells rarely and much;
 - ``both``: chances and mean baskets both depend on the context.
 
-Compared are ``rewards="hurdle"``, the default on the same revenue (``rewards="gaussian"``), the same with
-``exploration="auto"``, and clicks alone (``rewards="bernoulli"`` of whether there was a purchase). What is
+Compared are ``rewards="hurdle"``, the default on the same revenue (``rewards="gaussian"``), the same with Thompson
+sampling and without interactions, and clicks alone (``rewards="bernoulli"`` of whether there was a purchase). What is
 reported is the share of the best expected revenue that was lost, over all decisions, in worlds drawn anew for each seed
 and the same for all bandits.
 """
@@ -32,7 +32,7 @@ WORLDS = ("conversion", "trap", "both")
 BANDITS: dict[str, dict[str, Any]] = {
     "hurdle": {"rewards": "hurdle"},
     "default": {},
-    "auto": {"exploration": "auto"},
+    "Thompson": {"exploration": 1.0, "interactions": "none"},
     "clicks": {"rewards": "bernoulli"},
 }
 ARMS, FEATURES, SPREAD = 5, 3, 1.5

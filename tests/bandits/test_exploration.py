@@ -5,7 +5,7 @@ import pytest
 from refusals import refused
 from scipy import integrate, stats
 
-from prudent.bandits import BanditSettings, LinearBandit, SharedLinearBandit, brps_cmab_inflated
+from prudent.bandits import BanditSettings, Decay, LinearBandit, SharedLinearBandit, brps_cmab_inflated
 from prudent.bandits.settings import SHARE
 from prudent.envs import LinearBanditEnv
 from prudent.errors import ParameterError
@@ -16,7 +16,8 @@ ARMS, REWARDS = np.arange(40) % 3, ROWS[:, 0] + np.random.default_rng(1).normal(
 
 
 def learned(seed=0, **options):
-    return LinearBandit(3, 2, rng=seed, **options).update(ROWS, ARMS, REWARDS)
+    plain = {"exploration": 1.0, "interactions": "none"} if "settings" not in options else {}
+    return LinearBandit(3, 2, rng=seed, **(plain | options)).update(ROWS, ARMS, REWARDS)
 
 
 @pytest.mark.parametrize("options", [{}, {"alpha": 0.7}, {"noise_sd": 0.8}, {"noise": "by arm", "alpha": 0.5}])
@@ -81,7 +82,25 @@ def test_clicks_of_items_explore_narrowly_unless_something_is_given():
     assert SharedLinearBandit(2, rewards="bernoulli").settings.exploration == "auto"
     for given in ({"alpha": 0.5}, {"exploration": 1.0}, {"settings": BanditSettings(0.5)}):
         assert SharedLinearBandit(2, rewards="bernoulli", **given).settings.exploration == 1.0
-    assert SharedLinearBandit(2).settings.exploration == LinearBandit(3, 2).settings.exploration == 1.0
+    assert SharedLinearBandit(2).settings.exploration == 1.0
+
+
+def test_what_explores_and_looks_for_interactions_by_default():
+    """A bandit that learns the noise of normal rewards and is neutral; another one is the agent that was asked for."""
+    for options in ({}, {"alpha": 0}, {"alpha": 0.0, "min_propensity": 0.1}, {"noise": "by arm"}, {"horizon": 900}):
+        bandit = LinearBandit(3, 2, **options)
+        assert (bandit.settings.exploration, bandit.interactions) == ("auto", "auto")
+    given = [{"noise_sd": 1.0}, {"alpha": 0.5}, {"alpha": Decay(0.5, 100)}, {"settings": BanditSettings()}]
+    for options in (*given, {"rewards": "bernoulli"}, {"rewards": "hurdle"}, {"rewards": "poisson"}):
+        bandit = LinearBandit(3, 2, **options)
+        assert (bandit.settings.exploration, bandit.interactions) == (1.0, "none")
+    assert LinearBandit(3, 2, exploration=1.0, interactions="none").settings == BanditSettings()
+    assert LinearBandit(3, 2, exploration=0.5).interactions == "auto"
+    assert LinearBandit(3, 0).interactions == "none"  # of nothing
+    assert LinearBandit(2, 101).interactions == "none"  # it would take long
+    assert LinearBandit(3, 2, noise_sd=1.0, interactions="auto", exploration="auto").interactions == "auto"
+    bandit = LinearBandit(3, 2)
+    assert LinearBandit.from_bytes(bandit.to_bytes()).to_bytes() == bandit.to_bytes()
 
 
 # -- by evidence -------------------------------------------------------------------------------------------

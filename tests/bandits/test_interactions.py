@@ -105,7 +105,7 @@ def test_one_by_one_in_batches_and_after_a_save_are_equal(rng, tmp_path):
 
 
 def test_propensities_are_those_of_repeated_decisions(rng):
-    bandit, point = wide(rng, 70), np.array([0.0, 1.0, 1.0, 0.0])
+    bandit, point = wide(rng, 70, exploration=1.0), np.array([0.0, 1.0, 1.0, 0.0])
     assert bandit.interactions_found
     chances = bandit.propensities(point)
     many = bandit.select(np.tile(point, (200_000, 1)))
@@ -251,8 +251,9 @@ def test_merging_a_settled_bandit_with_other_terms_is_that_of_bandits_without(rn
     )
     assert auto[1].belief.settled
     assert not auto[0].belief.settled
-    with pytest.warns(PrudentWarning, match="interactions"):
+    with pytest.warns(PrudentWarning) as told:
         merged = auto[0].merge(auto[1], since=None)
+    assert [warning.message.code for warning in told] == ["different-features"]
     plain[0].merge(plain[1], since=None)
     np.testing.assert_allclose(merged.predict(x[:5]), plain[0].predict(x[:5]), rtol=1e-9)
     assert merged.interactions_found == ()

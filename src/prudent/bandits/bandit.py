@@ -36,8 +36,14 @@ from .limits import PropensityLimits
 from .named_arms import NamedArms
 from .settings import BanditSettings, checked_sd
 
+_SEARCHED = 100  # features at most among which interactions are looked for by default: with more that takes long
 _FLOAT = np.dtype(np.float64)
 _array, _ndarray = np.array, np.ndarray  # looked up once: decisions take microseconds
+
+
+def _is_zero(alpha: Any) -> bool:
+    """Return whether a level was left out, or says the same."""
+    return alpha is None or (isinstance(alpha, (int, float)) and alpha == 0.0)
 
 
 class LinearBandit(NamedArms):
@@ -58,8 +64,9 @@ class LinearBandit(NamedArms):
         averse to uncertainty about the mean reward, negative values seek it. Online, 0 to 0.5 is recommended. The
         default is 0, and 0.5 for clicks and counts.
     noise_sd : float, optional
-        Sd of the noise of rewards. By default it is learned, and decisions depend neither on the unit nor, with an
-        intercept, on the zero of rewards; until two different rewards were seen choices are uniform.
+        Sd of the noise of rewards: with it the bandit is the agent of the paper. By default it is learned, and
+        decisions depend neither on the unit nor, with an intercept, on the zero of rewards; until two different rewards
+        were seen choices are uniform. Then `exploration` and `interactions` are ``"auto"`` unless they are given.
     rng : RngLike, optional
         Seed, or Generator, which the bandit then owns.
     features : Features or iterable of str or transformer, optional
@@ -88,16 +95,17 @@ class LinearBandit(NamedArms):
         Largest probability of every eligible arm, or of some arms. An arm with equal `min_propensity` and
         `max_propensity`, a control arm, has a fixed share. Propensities are exact with all of them.
     exploration : float or "auto", optional
-        Sd of a draw over the sd of the posterior; the default, 1, is Thompson sampling. With ``"auto"`` it is 1 for the
-        first ten decisions of each arm, then grows from 0.5 to 1 with the number of decisions: that earns more where
-        decisions are few, and locks in to a poor arm a little more often; see ``BanditSettings``.
+        Sd of a draw over the sd of the posterior; 1 is Thompson sampling. With ``"auto"`` it is smaller for arms that
+        are known as well as the others in a context: that earns more where decisions are few, and locks no arm out; see
+        ``BanditSettings``. The default is ``"auto"`` if the noise is learned and `alpha` is 0, else 1.
     horizon : int, optional
         Number of decisions in all, for ``exploration="auto"``.
     half_life : float or timedelta, optional
         Half-life of evidence, in decisions or in time; with time, ``select`` and ``update`` take ``time=``.
-    interactions : {"none", "auto"}, default="none"
+    interactions : {"none", "auto"}, optional
         Whether products, thresholds and hinges of features become features as soon as rewards give evidence of them.
-        For normal rewards. They are in ``interactions_found``; the how-to page "Features" says how they are found.
+        For normal rewards. They are in ``interactions_found``; the how-to page "Features" says how they are found. The
+        default is ``"auto"`` if the noise is learned, `alpha` is 0 and there are at most 100 features, else ``"none"``.
     settings : BanditSettings, optional
         All settings at once, in place of `alpha`; see ``BanditSettings``.
 
@@ -147,19 +155,23 @@ class LinearBandit(NamedArms):
         exploration: float | str | None = None,
         horizon: int | None = None,
         half_life: HalfLifeLike = None,
-        interactions: str = "none",
+        interactions: str | None = None,
         settings: BanditSettings | None = None,
     ) -> None:
         names = arm_names(arms, "arms")
+        one_of(rewards, "rewards", ["gaussian", *LINKS, "hurdle"])
+        free = settings is None and noise_sd is None and rewards == "gaussian" and _is_zero(alpha)
+        exploration = "auto" if exploration is None and free else exploration
         common = None if isinstance(min_propensity, Mapping) else min_propensity
         more = {"first_pulls": first_pulls, "min_propensity": common, "exploration": exploration, "horizon": horizon}
-        one_of(rewards, "rewards", ["gaussian", *LINKS, "hurdle"])
-        one_of(interactions, "interactions", ["none", "auto"])
+        if interactions is not None:
+            one_of(interactions, "interactions", ["none", "auto"])
         if interactions == "auto" and rewards != "gaussian":
             message = f'interactions="auto" is for normal rewards, not for rewards={rewards!r}'
             raise ParameterError(message, code="conflicting-arguments", argument="interactions")
         chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
+        looks = interactions == "auto" or (interactions is None and free and self._dim <= _SEARCHED)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         size = self._dim + self._intercept
         require_memory(16.0 * len(names) * size**2, "dim", self._dim)
@@ -167,7 +179,7 @@ class LinearBandit(NamedArms):
         belief: ArmBelief
         if rewards == "gaussian":
             blank = np.eye(size) if prior is None else prior
-            kind = WideArms if interactions == "auto" else GaussianArms
+            kind = WideArms if looks and self._dim else GaussianArms
             belief = kind(len(names), blank, self._intercept, sd, noise)
         else:
             refuse_noise(rewards, sd, noise)

@@ -63,7 +63,7 @@ def options_of(about: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
     settings = dict(about["settings"])
     if isinstance(settings["alpha"], dict):
         settings["alpha"] = named_schedule(settings["alpha"])
-    names = ("features", "rewards", "intercept", "noise_sd")
+    names = ("features", "rewards", "intercept", "noise_sd", "interactions")
     found: dict[str, Any] = {name: about[name] for name in names if name in about}
     if about.get("encoder") is not None:
         found["features"] = encoder_of(about["encoder"])

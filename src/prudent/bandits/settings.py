@@ -59,19 +59,26 @@ class BanditSettings:
     min_propensity : float, default=0
         Smallest probability of an eligible arm: with k of them, k times this probability goes to a uniform choice.
     exploration : float or "auto", default=1
-        Sd of a draw over the sd of the posterior. Thompson sampling, 1, is made for the long run; with a few thousand
-        decisions for many arms and features narrower draws earn more, 0.5 for instance, but below that a bandit may
-        lock in to a poor arm. With ``"auto"`` it is sqrt(m / 2000), at most 1 and at least 0.5 (0.3 with a `horizon`),
-        for m decisions to come.
+        Sd of a draw over the sd of the posterior; 1 is Thompson sampling. Narrower draws earn more where decisions are
+        few, but a bandit that always draws narrowly may lock in to a poor arm. With ``"auto"`` each arm of a
+        ``LinearBandit`` has its own: 0.15 if it is known as well as the others in the context, more in proportion to
+        the variance of its score, and 1 if it is neglected (see Notes). For items it goes by the number of decisions.
     horizon : int, optional
-        Number of decisions in all, for ``exploration="auto"``. Without it, as many are taken to come as there were, so
-        that draws become wider up to those of Thompson sampling, and no arm is locked out; and ``LinearBandit`` draws
-        with the full width as long as there are at most ten decisions for each arm.
+        Number of decisions in all, for ``exploration="auto"``: with m to come all draws are narrower by sqrt(m / 2000),
+        at most 1 and at least 0.3.
 
     Raises
     ------
     ParameterError
         If an argument is out of range, or two exclude each other.
+
+    Notes
+    -----
+    With ``exploration="auto"``, evidence of an arm in a context is the inverse p of the variance of its score. The
+    width of its draws is 0.15 sum(p^2) / (sum(p) p), at least 0.15 and at most 1: sums are over the eligible arms, and
+    their ratio is the evidence of the arm that a piece of evidence, taken at random, is of. It depends on nothing else,
+    neither on units nor on the number of decisions. Without contexts evidence is the number of rewards: an arm that had
+    less than about a seventh of what the leading arm had is drawn as in Thompson sampling.
 
     Examples
     --------

@@ -166,6 +166,7 @@ class JournalRecord(StoredBandit):
             "arms": values["arms"],
             "rewards": bandit.reward_kind,
             "noise_sd": values["belief"].get("noise_sd"),
+            **{name: values["belief"][name] for name in ("interactions",) if name in values["belief"]},
             "settings": values["settings"],
             "limits": values.get("limits"),
             "half_life": values["half_life"],

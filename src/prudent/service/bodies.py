@@ -38,7 +38,8 @@ class SlotSpec(Struct, forbid_unknown_fields=True, omit_defaults=True):
     first_pulls: int | None = None
     min_propensity: float | dict[str, float] | None = None
     max_propensity: float | dict[str, float] | None = None
-    exploration: float | None = None
+    exploration: float | str | None = None
+    interactions: str | None = None
     half_life: float | None = None  # in decisions
     seed: int | None = None
     window: float | None = None  # seconds
@@ -73,12 +74,12 @@ class SlotSpec(Struct, forbid_unknown_fields=True, omit_defaults=True):
             text = f"{max(1, arms)} arms with {features} features are more than a server keeps of one slot"
             raise ParameterError(text, code="slot-too-large", argument="features", value=features, expected=_STATE)
         if self.kind == "items":
-            for name in ("arms", "fallback", "first_pulls", "noise", "max_propensity"):
+            for name in ("arms", "fallback", "first_pulls", "noise", "max_propensity", "interactions"):
                 if getattr(self, name) is not None:
                     text = f"{name} is for a slot of arms: candidates come with each decision"
                     raise ParameterError(text, code="conflicting-arguments", argument=name)
             return SharedLinearBandit(**options)
-        for name in ("first_pulls", "noise", "max_propensity"):
+        for name in ("first_pulls", "noise", "max_propensity", "interactions"):
             if getattr(self, name) is not None:
                 options[name] = getattr(self, name)
         if self.arms is None:

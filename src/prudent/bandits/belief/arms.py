@@ -21,11 +21,11 @@ from ..._support.checks import BoolArray, FloatArray, IntArray
 from ..._support.state import Arrays
 from ..._support.streams import PROCESS
 from ...errors import DataError, ParameterError, PosteriorError
-from ...posteriors.linear import MOST_INFLATED, LinearGaussianPosterior, resolved
+from ...posteriors.linear import LinearGaussianPosterior, resolved
 from ..kernels import layout as col
 from ..kernels.batch import decide_rows, learn_rows, moments_of, scales
 from ..kernels.layout import BY_ARM, FIXED, Arms, arms_of, handle_of, replace_arrays
-from ..kernels.step import LEARNED, NOT_YET, WIDE, beyond, decide_one, learn_one, noise_of, refresh, usable
+from ..kernels.step import NOT_YET, REFUSED, WIDE, beyond, decide_one, learn_one, noise_of, refresh, usable
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
@@ -38,6 +38,7 @@ from .base import (
     Match,
     all_usable,
     longer,
+    ordinary,
     prior_variances,
     require_arrays,
     require_state,
@@ -47,13 +48,6 @@ from .base import (
 LEAST_WEIGHT = 2.0**-200  # of an arm's evidence; less is none
 _empty = np.empty  # looked up once: decisions take microseconds
 _ROWS = ("gram", "lost", "root", "mean", "lines", "parts", "marks", "extra")
-
-
-def _ordinary(precision: FloatArray) -> bool:
-    """Return whether a prior precision [D,D] can be inverted with enough digits left, and its moments squared."""
-    variances = prior_variances(precision[np.newaxis])[0]
-    diagonal = np.diagonal(precision)
-    return all_usable(precision, variances) and bool((np.abs(diagonal * variances) <= MOST_INFLATED).all())
 
 
 class ArmBelief(Belief):
@@ -182,16 +176,19 @@ class ArmBelief(Belief):
             Position of the chosen arm, its score and the law of the scores, or moments and rule of a
             ``prudent.bandits.law.NormalLaw``; None if the context is not usable.
         """
+        features = self._expanded(point) if self.expands else point
+        if features is None:
+            return None
         k = len(rows)
         need = k * self._per_arm + 1
         uniforms, start = stream.block, stream.next
         if start + need > len(uniforms) or stream.home != PROCESS[0]:
-            if not usable(point):  # before anything changes
+            if not usable(features):  # before anything changes
                 return None
             stream.reserve(need)
             uniforms, start = stream.block, stream.next
         moments = _empty((4, k))
-        place, score, stream.next = decide_one(self._handle, t, point, rows, uniforms, start, moments)
+        place, score, stream.next = decide_one(self._handle, t, features, rows, uniforms, start, moments)
         return None if place < 0 else (place, score, (moments, self._score_rule))
 
     def decide_rows(
@@ -260,13 +257,15 @@ class ArmBelief(Belief):
         bool
             False if the context or the reward is not usable, and nothing was learned.
         """
-        done = learn_one(self._handle, point, row, reward, weight)
+        features = self._expanded(point) if self.expands else point
+        done = REFUSED if features is None else learn_one(self._handle, features, row, reward, weight)
         if done == NOT_YET:
-            contexts = np.concatenate([np.ones(int(self.intercept)), point])[np.newaxis]
+            contexts = np.concatenate([np.ones(int(self.intercept)), features])[np.newaxis]
             numbers = np.array([row], dtype=np.int64), np.array([reward]), np.array([weight])
             ArmBelief.learn(self, contexts, *numbers)  # terms are there already
-            return True
-        return done == LEARNED
+        if self.keeps and done != REFUSED:
+            self._remember(point, row, reward, weight)
+        return done != REFUSED
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``."""
@@ -530,7 +529,7 @@ class ArmBelief(Belief):
         with np.errstate(all="ignore"):
             try:
                 precision = LinearGaussianPosterior(len(covariance), np.linalg.inv(covariance)).prior
-                fault = "" if _ordinary(precision) else "they know one direction and nothing of another"
+                fault = "" if ordinary(precision) else "they know one direction and nothing of another"
             except (np.linalg.LinAlgError, PosteriorError) as error:
                 fault = str(error)
         if fault:

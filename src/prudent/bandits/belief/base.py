@@ -14,6 +14,7 @@ from ..._support.checks import FloatArray, IntArray, first_index
 from ..._support.state import Arrays
 from ...errors import DataError, ParameterError
 from ...posteriors.glm import LogisticPosterior, PoissonPosterior
+from ...posteriors.linear import MOST_INFLATED
 from ..kernels.layout import shape_of
 from ..law.base import Law
 from ..law.normal import ScoreRule
@@ -62,6 +63,15 @@ class Belief(ABC):
 
     reward_kind: str = "gaussian"
     intercept: bool
+    expands = False  # whether terms are made of contexts
+    keeps = False  # whether rows are kept
+
+    def _expanded(self, point: FloatArray) -> FloatArray | None:
+        """Return a context without the constant feature with terms, or None if it is not usable."""
+        return point
+
+    def _remember(self, point: FloatArray, row: int, reward: float, weight: float) -> None:  # noqa: B027
+        """Keep a row."""
 
     # -- what is learned -----------------------------------------------------------------------------------
 
@@ -417,6 +427,13 @@ def prior_variances(priors: FloatArray) -> FloatArray:
             return np.asarray(np.diagonal(np.linalg.inv(scaled), axis1=1, axis2=2) / sizes**2)
     except np.linalg.LinAlgError:
         return np.full(sizes.shape, math.inf)
+
+
+def ordinary(precision: FloatArray) -> bool:
+    """Return whether a prior precision [D,D] can be inverted with enough digits left, and its moments squared."""
+    variances = prior_variances(precision[np.newaxis])[0]
+    diagonal = np.diagonal(precision)
+    return all_usable(precision, variances) and bool((np.abs(diagonal * variances) <= MOST_INFLATED).all())
 
 
 def longer(array: np.ndarray[Any, Any], count: int = 1) -> np.ndarray[Any, Any]:

@@ -84,7 +84,7 @@ class WideArms(GaussianArms):
         self._kept: _Kept | None = None
         self._late: list[tuple[FloatArray, int, float, float]] = []  # rows that are not in the arrays yet
         self._seen, self._due = 0, _FIRST
-        self._settled = False
+        self.keeps = True
         self._proposed, self._tried = self.terms, 0  # terms of the last search, and its rows
         self._lead = np.zeros(2)  # of squared errors by such terms: sum of the differences, and of their squares
         super().__init__(count, prior, intercept, noise_sd, noise)
@@ -92,7 +92,7 @@ class WideArms(GaussianArms):
     @property
     def settled(self) -> bool:
         """Whether terms will not change any more."""
-        return self._settled
+        return not self.keeps
 
     def use(self, settings: BanditSettings) -> None:
         """Take the settings of the next decision; see ``ArmBelief.use``."""
@@ -107,18 +107,12 @@ class WideArms(GaussianArms):
         """Return names of the coefficients; see ``ArmBelief.labels``."""
         return (*names, *self.terms.named(names[int(self.intercept) :]))
 
-    def _point(self, point: FloatArray) -> FloatArray:
+    def _expanded(self, point: FloatArray) -> FloatArray | None:
+        if len(point) != self._dim or not usable(point):
+            return None
         return self.terms.expanded(point[np.newaxis], 0)[0]
 
     # -- decisions -----------------------------------------------------------------------------------------
-
-    def decide(self, t: int, point: FloatArray, rows: IntArray, stream: Uniforms) -> Any:
-        """Take a decision in a context without the constant feature; see ``ArmBelief.decide``."""
-        if self.terms.size:
-            if len(point) != self._dim or not usable(point):
-                return None
-            point = self._point(point)
-        return super().decide(t, point, rows, stream)
 
     def decide_rows(self, t: int, contexts: FloatArray, rows: IntArray, stream: Uniforms) -> Any:
         """Take decisions in contexts [T, D]; see ``ArmBelief.decide_rows``."""
@@ -130,22 +124,10 @@ class WideArms(GaussianArms):
 
     # -- rewards -------------------------------------------------------------------------------------------
 
-    def learn_one(self, point: FloatArray, row: int, reward: float, weight: float) -> bool:
-        """Learn one reward, and keep the context; see ``ArmBelief.learn_one``."""
-        if self.terms.size:
-            if (
-                len(point) != self._dim
-                or not usable(point)
-                or not super().learn_one(self._point(point), row, reward, weight)
-            ):
-                return False
-        elif not super().learn_one(point, row, reward, weight):
-            return False
-        if not self._settled:
-            self._late.append((point, row, reward, weight))
-            if self._seen + len(self._late) >= self._due:
-                self._search(self._rows())
-        return True
+    def _remember(self, point: FloatArray, row: int, reward: float, weight: float) -> None:
+        self._late.append((point, row, reward, weight))
+        if self._seen + len(self._late) >= self._due:
+            self._search(self.kept_rows())
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``."""
@@ -159,12 +141,12 @@ class WideArms(GaussianArms):
             raise
 
     def _learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        done, size, _ = 0, len(contexts), self._rows()
+        done, size, _ = 0, len(contexts), self.kept_rows()
         while done < size:
-            end = size if self._settled else min(size, done + self._due - self._seen)
+            end = min(size, done + self._due - self._seen) if self.keeps else size
             part = slice(done, end)
             super().learn(self.design(contexts[part]), rows[part], rewards[part], weights[part])
-            if not self._settled:
+            if self.keeps:
                 self._keep(contexts[part, int(self.intercept) :], rows[part], rewards[part], weights[part])
             done = end
 
@@ -172,8 +154,14 @@ class WideArms(GaussianArms):
         """Return how many rows are kept at most."""
         return min(_MOST_ROWS, max(2 ** int(math.log2(_MOST_NUMBERS / (self._dim + 3))), 256))
 
-    def _rows(self) -> _Kept:
-        """Return the rows that are kept, all of them in the arrays."""
+    def kept_rows(self) -> _Kept:
+        """Return the rows that are kept, all of them in the arrays.
+
+        Returns
+        -------
+        tuple of ndarray
+            Points [M, D], rows [M] of arms, rewards [M] and weights [M], as views.
+        """
         if self._late:
             late, self._late = self._late, []
             points, rows, *numbers = zip(*late, strict=True)
@@ -186,7 +174,7 @@ class WideArms(GaussianArms):
         """Keep rows that were learned, and search when it is time."""
         self._put(points, rows, rewards, weights)
         if self._seen >= self._due:
-            self._search(self._rows())
+            self._search(self.kept_rows())
 
     def _put(self, points: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Put rows into the arrays."""
@@ -204,7 +192,7 @@ class WideArms(GaussianArms):
 
     def _settle(self) -> None:
         """Drop the rows: terms stay as they are."""
-        self._kept, self._late, self._seen, self._settled = None, [], 0, True
+        self._kept, self._late, self._seen, self.keeps = None, [], 0, False
         self._proposed, self._tried = Terms.none(self._dim), 0
 
     def _search(self, kept: _Kept) -> None:
@@ -233,6 +221,7 @@ class WideArms(GaussianArms):
             super().learn(self.design(contexts), kept.rows, kept.rewards, kept.weights)
         except DataError:  # the rows together are out of range with these terms: what was learned stays
             self.terms, self.priors, self.table = before
+            self.expands = bool(self.terms.size)
             self.use(self._used)
             return
         self.table.marks[:, col.TRIES] = np.maximum(tries, self.table.marks[:, col.PULLS])
@@ -254,13 +243,13 @@ class WideArms(GaussianArms):
         options: dict[str, Any] = {} if self._unit_sd is not None else {"kind": old.kind, "centred": old.centred}
         extra = np.zeros((arms, col.EXTRAS, size + 2))
         table = replace_arrays(arms_of(prior, self._unit_sd, arms), extra=extra, **options)
-        self.terms, self.priors, self.table = terms, prior[np.newaxis], table
+        self.terms, self.priors, self.table, self.expands = terms, prior[np.newaxis], table, bool(terms.size)
         self.use(self._used)
 
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
         super().forget(factor)
-        self._rows().weights[:] *= factor
+        self.kept_rows().weights[:] *= factor
         self._lead *= factor
 
     # -- rows ----------------------------------------------------------------------------------------------
@@ -274,7 +263,7 @@ class WideArms(GaussianArms):
     def remove_row(self, row: int) -> None:
         """Remove an arm; see ``ArmBelief.remove_row``."""
         super().remove_row(row)
-        kept = self._rows()
+        kept = self.kept_rows()
         stay = kept.rows != row
         self._tried = int(stay[: self._tried].sum())
         self._kept = kept = kept.part(stay)
@@ -288,7 +277,7 @@ class WideArms(GaussianArms):
             return ArmBelief.contradiction(mine, theirs, past, matches)
         if since is None:
             return None
-        before, after = _known(since, matches), other._rows()
+        before, after = _known(since, matches), other.kept_rows()
         if since.settled or len(before.rows) > len(after.rows):
             return matches[0]
         wrong = np.zeros(len(before.rows), dtype=np.bool_)
@@ -330,7 +319,7 @@ class WideArms(GaussianArms):
         stay = here >= 0
         total = self.tries.copy()
         total[here[stay]] += tries[stay]
-        kept = other._rows()
+        kept = other.kept_rows()
         kept = kept.part(slice(0 if since is None else len(_known(since, matches).rows), None))
         kept = kept.part(stay[kept.rows])
         contexts = np.concatenate([np.ones((len(kept.rows), int(self.intercept))), kept.points], axis=1)
@@ -341,15 +330,26 @@ class WideArms(GaussianArms):
         """Return these beliefs if their terms are the same, else what is left of them without any terms."""
         if _same(self.terms, other.terms) and (since is None or _same(other.terms, since.terms)):
             return self, other, since
-        return self._plain(), other._plain(), None if since is None else since._plain()
+        return self.without_terms(), other.without_terms(), None if since is None else since.without_terms()
 
-    def _plain(self) -> WideArms:
-        """Return a settled belief with the sums of the features alone."""
+    def without_terms(self) -> WideArms:
+        """Return a settled belief with the sums of the features alone.
+
+        Returns
+        -------
+        WideArms
+            Another belief.
+
+        Raises
+        ------
+        ParameterError
+            If arms have priors of their own.
+        """
         if len(self.priors) > 1:
             message = "arms that were added with like= have priors of the interactions, which differ: merge sooner"
             raise ParameterError(message, code="different-features", argument="other")
         size, arrays, none = len(self._given), self.arrays(), Terms.none(self._dim)
-        own, kept = np.arange(size), {f"kept_{name}": field[:0] for name, field in self._rows()._asdict().items()}
+        own, kept = np.arange(size), {f"kept_{name}": field[:0] for name, field in self.kept_rows()._asdict().items()}
         arrays |= none.arrays() | {f"proposed_{name}": field for name, field in none.arrays().items()} | kept
         arrays["prior_precision"], arrays["prior_mean"] = self._given[np.newaxis], arrays["prior_mean"][:, own]
         for name, ends in (("gram", 1), ("extra", 2)):
@@ -394,7 +394,7 @@ class WideArms(GaussianArms):
             "interactions": "auto",
             "dim": self._dim,
             "due": self._due,
-            "settled": self._settled,
+            "settled": self.settled,
             "tried": self._tried,
             "lead": self._lead.tolist(),
             "given": self._given.tolist(),
@@ -403,7 +403,7 @@ class WideArms(GaussianArms):
 
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
-        rows = {f"kept_{name}": field for name, field in self._rows()._asdict().items()}
+        rows = {f"kept_{name}": field for name, field in self.kept_rows()._asdict().items()}
         proposed = {f"proposed_{name}": field for name, field in self._proposed.arrays().items()}
         return super().arrays() | self.terms.arrays() | proposed | rows
 
@@ -413,7 +413,7 @@ class WideArms(GaussianArms):
         super().restore(values, arrays)
         kept = _Kept(*(np.array(arrays[f"kept_{name}"]) for name in _Kept._fields))
         self._kept, self._late, self._seen = None, [], 0
-        for field, like in zip(kept, self._rows(), strict=True):
+        for field, like in zip(kept, self.kept_rows(), strict=True):
             sound = field.dtype == like.dtype and field.shape == (len(kept.rows), *like.shape[1:])
             require_state(sound and np.isfinite(field).all(), "kept rows that cannot be")
         due, settled = values["due"], values["settled"]
@@ -426,7 +426,7 @@ class WideArms(GaussianArms):
         require_state(type(tried) is int and 0 <= tried <= len(kept.rows), "a trial of rows that are not there")
         require_state(lead.shape == (2,) and np.isfinite(lead).all() and lead[1] >= 0.0, "trials that cannot be")
         self._kept, self._seen = None if settled else kept, len(kept.rows)
-        self._due, self._settled, self._tried, self._lead = due, settled, tried, lead
+        self._due, self.keeps, self._tried, self._lead = due, not settled, tried, lead
         proposed = {name.removeprefix("proposed_"): field for name, field in arrays.items() if "proposed_" in name}
         self._proposed = Terms.of(proposed, self._dim)
 
@@ -437,7 +437,7 @@ def _known(since: WideArms, matches: Sequence[Match]) -> _Kept:
     for match in matches:
         if match.was is not None:
             there[match.was] = match.there
-    kept = since._rows()
+    kept = since.kept_rows()
     kept = kept.part(there[kept.rows] >= 0)
     return kept._replace(rows=there[kept.rows])
 
