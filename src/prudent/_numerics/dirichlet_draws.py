@@ -10,19 +10,51 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba.np.random._constants import fi_double, ki_double, wi_double, ziggurat_nor_inv_r, ziggurat_nor_r
+from numba.np.random.generator_core import next_double, next_uint64
 
 from .._support.checks import FloatArray, IntArray
 from .compile import kernel, lean
 
 LEAST = 1e-300  # smaller counts count as this one: their reciprocal must be finite
+_WITHIN = ki_double.astype(np.int64)  # sizes below these lie within their strip of the ziggurat
+
+
+@lean
+def _edge(rng: np.random.Generator, strip: int, size: int, x: float) -> float:
+    """Return the normal variate of a first try of NumPy's ziggurat that lies at the edge of its strip."""
+    bits = rng.bit_generator
+    if strip == 0:
+        while True:
+            beyond = -ziggurat_nor_inv_r * np.log1p(-next_double(bits))
+            height = -np.log1p(-next_double(bits))
+            if height + height > beyond * beyond:
+                return -(ziggurat_nor_r + beyond) if (size >> 8) & 1 else ziggurat_nor_r + beyond
+    low, high = fi_double[strip], fi_double[strip - 1]
+    return x if (high - low) * next_double(bits) + low < math.exp(-0.5 * x * x) else rng.standard_normal()
+
+
+@lean
+def _decided(rng: np.random.Generator, c: float, d: float, x: float, u: float) -> float:
+    """Return a gamma variate from a first try of Marsaglia and Tsang's method that is not taken for certain."""
+    while True:
+        v = 1.0 + c * x
+        v = v * v * v
+        if math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
+            return d * v
+        x = rng.standard_normal()
+        while c * x <= -1.0:
+            x = rng.standard_normal()
+        u = rng.random()
 
 
 @lean
 def _gammas(rng: np.random.Generator, shape: float, out: FloatArray, n: int) -> None:
     """Write n gamma variates of ``shape`` >= 1: Marsaglia and Tsang's method, in NumPy's order of draws.
 
-    The same numbers as ``rng.standard_gamma(shape, n)`` in a quarter of the time: the constants are computed once, and
-    logarithms where they decide. With t = c x the logarithm of the chance to be taken is 3 d (log(1 + t) - t + t^2 / 2
+    The same numbers as ``rng.standard_gamma(shape, n)`` in a third of the time: the constants are computed once,
+    logarithms where they decide, and the first try of a normal variate is here, without a branch for its sign, which
+    no processor can foresee. With t = c x the logarithm of the chance to be taken is 3 d (log(1 + t) - t + t^2 / 2
     - t^3 / 3), which is at least -3/4 d t^4 / (1 - |t|). For |t| < 1/2 the chance is thus above 1 - 3/2 d t^4.
     """
     if shape == 1.0:
@@ -32,21 +64,24 @@ def _gammas(rng: np.random.Generator, shape: float, out: FloatArray, n: int) -> 
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     bound = 1.51 * d
+    bits = rng.bit_generator
     for i in range(n):
-        while True:
+        word = next_uint64(bits)
+        strip = word & np.uint64(0xFF)
+        size = np.int64((word >> np.uint64(9)) & np.uint64(0xFFFFFFFFFFFFF))
+        negative = np.int64((word >> np.uint64(8)) & np.uint64(1))
+        x = size * wi_double[strip] * (1.0 - 2.0 * negative)
+        if size >= _WITHIN[strip]:
+            x = _edge(rng, strip, size, x)
+        t = c * x
+        while t <= -1.0:
             x = rng.standard_normal()
             t = c * x
-            while t <= -1.0:
-                x = rng.standard_normal()
-                t = c * x
-            u = rng.random()
-            v = 1.0 + t
-            v = v * v * v
-            if (abs(t) < 0.5 and u < 1.0 - bound * (t * t) * (t * t)) or (
-                math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v))
-            ):
-                out[i] = d * v
-                break
+        u = next_double(bits)
+        v = 1.0 + t
+        out[i] = d * (v * v * v)
+        if abs(t) >= 0.5 or u >= 1.0 - bound * (t * t) * (t * t):
+            out[i] = _decided(rng, c, d, x, u)
 
 
 @lean

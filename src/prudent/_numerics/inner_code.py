@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from llvmlite import binding
@@ -60,7 +60,7 @@ def compiling() -> Iterator[bool]:
     depth: int = getattr(_thread, "depth", 0)
     _thread.depth = depth + 1
     try:
-        with COLLECTOR.resting():
+        with COLLECTOR.resting(), _numba_inner() if depth == 0 else nullcontext():
             yield depth > 0
     finally:
         _thread.depth = depth
@@ -126,12 +126,40 @@ class KernelCompiler(compiler.Compiler):  # type: ignore[misc]
         """Return the pass managers."""
         managers: list[Any] = super().define_pipelines()
         if is_compiling_inner():
-            for manager in managers:
-                manager.passes[:] = [
-                    (_InnerLowering, what) if step is typed_passes.NativeLowering else (step, what)
-                    for step, what in manager.passes
-                ]
+            _stop_early(managers)
         return managers
+
+
+def _stop_early(managers: list[Any]) -> None:
+    """Put lowering without machine code in the place of Numba's."""
+    for manager in managers:
+        manager.passes[:] = [
+            (_InnerLowering, what) if step is typed_passes.NativeLowering else (step, what)
+            for step, what in manager.passes
+        ]
+
+
+@contextmanager
+def _numba_inner() -> Iterator[None]:
+    """Let Numba stop at LLVM code for functions of its own that kernels call, as it does for inner kernels.
+
+    That is four fifths of the functions of Numba's in a kernel: those that Python cannot call. The block is under the
+    lock of the compiler.
+    """
+    original = compiler.Compiler.define_pipelines
+
+    def define_pipelines(self: compiler.Compiler) -> list[Any]:
+        managers: list[Any] = original(self)
+        flags = self.state.flags
+        if not isinstance(self, KernelCompiler) and flags.no_cpython_wrapper and self.state.library is None:
+            _stop_early(managers)
+        return managers
+
+    compiler.Compiler.define_pipelines = define_pipelines
+    try:
+        yield
+    finally:
+        compiler.Compiler.define_pipelines = original
 
 
 def is_inner(result: Any) -> bool:

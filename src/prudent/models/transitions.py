@@ -151,7 +151,7 @@ class Uses(NamedTuple):
     """Uniform numbers by the k-th use of each source, in place of one for each step."""
 
     key: npt.NDArray[np.uint64]  # [2]
-    used: IntArray  # [B] how often each source was used
+    used: IntArray  # [B] how often each source was used, or [0]: one for each step after all
 
 
 @kernel
@@ -183,7 +183,7 @@ def walk(
         b = entries.source[p]
         begin, end = entries.begin[b], entries.begin[b + 1]
         uniform = uniforms[i, 0]
-        if uses is not None:
+        if uses is not None and uses.used.size:
             uniform = uniform_at(uses.key, b, uses.used[b])
             uses.used[b] += 1
         place = draw(course.cumulative[begin:end], uniform)

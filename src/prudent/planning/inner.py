@@ -138,23 +138,51 @@ def _left_of(x: FloatArray, y: FloatArray, i: int, j: int, k: int) -> float:
 
 
 @lean
-def _outside(x: FloatArray, y: FloatArray, n: int, order: IntArray) -> int:
-    """Write the points outside the polygon of four extreme points into ``order``, by x and y; return their number."""
-    south, east, north, west = 0, 0, 0, 0
-    for i in range(1, n):
-        south = i if y[i] < y[south] else south
-        east = i if x[i] > x[east] else east
-        north = i if y[i] > y[north] else north
-        west = i if x[i] < x[west] else west
+def _extremes(x: FloatArray, y: FloatArray, n: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """Return the furthest points in eight directions, anticlockwise from the lowest y."""
+    s, se, e, ne, nn, nw, w, sw = 0, 0, 0, 0, 0, 0, 0, 0
+    left, right, low, high = x[0], x[0], y[0], y[0]
+    sum_low, sum_high, less_low, less_high = x[0] + y[0], x[0] + y[0], x[0] - y[0], x[0] - y[0]
+    for i in range(1, n):  # the numbers are kept beside the places: looking them up would be the longest part
+        u, v = x[i] + y[i], x[i] - y[i]
+        s, low = (i, y[i]) if y[i] < low else (s, low)
+        nn, high = (i, y[i]) if y[i] > high else (nn, high)
+        w, left = (i, x[i]) if x[i] < left else (w, left)
+        e, right = (i, x[i]) if x[i] > right else (e, right)
+        sw, sum_low = (i, u) if u < sum_low else (sw, sum_low)
+        ne, sum_high = (i, u) if u > sum_high else (ne, sum_high)
+        nw, less_low = (i, v) if v < less_low else (nw, less_low)
+        se, less_high = (i, v) if v > less_high else (se, less_high)
+    return s, se, e, ne, nn, nw, w, sw
+
+
+@lean
+def _cut(x: FloatArray, y: FloatArray, n: int, i: int, j: int, cuts: IntArray) -> None:
+    """Add one to ``cuts`` of the points that are not to the left of the line from point i to point j."""
+    if i != j:
+        px, py = x[i], y[i]
+        dx, dy = x[j] - px, y[j] - py
+        for k in range(n):
+            cuts[k] += dx * (y[k] - py) - dy * (x[k] - px) <= 0.0
+
+
+@lean
+def _outside(x: FloatArray, y: FloatArray, n: int, order: IntArray, cuts: IntArray) -> int:
+    """Write the points outside the polygon of eight extreme points into ``order``, by x and y; return their number."""
+    s, se, e, ne, nn, nw, w, sw = _extremes(x, y, n)
+    for i in range(n):
+        cuts[i] = 0
+    _cut(x, y, n, s, se, cuts)
+    _cut(x, y, n, se, e, cuts)
+    _cut(x, y, n, e, ne, cuts)
+    _cut(x, y, n, ne, nn, cuts)
+    _cut(x, y, n, nn, nw, cuts)
+    _cut(x, y, n, nw, w, cuts)
+    _cut(x, y, n, w, sw, cuts)
+    _cut(x, y, n, sw, s, cuts)
     size = 0
     for i in range(n):
-        inside = (
-            (south == east or _left_of(x, y, south, east, i) > 0.0)
-            and (east == north or _left_of(x, y, east, north, i) > 0.0)
-            and (north == west or _left_of(x, y, north, west, i) > 0.0)
-            and (west == south or _left_of(x, y, west, south, i) > 0.0)
-        )
-        if inside and i != south:  # south is kept if all points are equal
+        if cuts[i] == 0 and i != s:  # s is kept if all points are equal
             continue
         at = size
         while at > 0 and (x[i] < x[order[at - 1]] or (x[i] == x[order[at - 1]] and y[i] < y[order[at - 1]])):
@@ -180,18 +208,18 @@ def keep_corners(theta: FloatArray, n: int, order: IntArray) -> int:
         return 1
     x = theta[0]
     if size == 2:
-        low, high = 0, 0
+        first, last = 0, 0
+        low, high = x[0], x[0]
         for i in range(1, n):
-            low = i if x[i] < x[low] else low
-            high = i if x[i] > x[high] else high
-        for i in range(n):
-            order[i] = -1
-        order[low] = low
-        order[high] = high
-        return _keep(theta, n, order)
+            first, low = (i, x[i]) if x[i] < low else (first, low)
+            last, high = (i, x[i]) if x[i] > high else (last, high)
+        first, last = min(first, last), max(first, last)
+        for k in range(size):
+            theta[k, 0], theta[k, 1] = theta[k, first], theta[k, last]
+        return 1 if first == last else 2
     y = theta[1]
     marks, below, points = order[:n], order[n : 2 * n], order[2 * n :]
-    size = _outside(x, y, n, points)
+    size = _outside(x, y, n, points, marks)
     for i in range(n):
         marks[i] = -1
     for side in (1.0, -1.0):

@@ -39,6 +39,7 @@ import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
+from .._numerics.copying import put
 from .._support.checks import finite_array, require_shape
 from ..errors import ParameterError, PosteriorError
 from ..models.mdp import MDP
@@ -278,10 +279,10 @@ def best_mixtures(q, baseline, price, budget, value, policy):
                     break
                 if costs > budget:
                     gain, cost = other, costs
-                    upper[:] = middle
+                    put(upper, middle)
                 else:
                     least, spent = other, costs
-                    lower[:] = middle
+                    put(lower, middle)
             share = (budget - spent) / (cost - spent)
             for a in range(n_actions):
                 if upper[a] != lower[a]:  # what is bound stays the same to the last digit
@@ -292,7 +293,7 @@ def best_mixtures(q, baseline, price, budget, value, policy):
                     gain += upper[a] * q[s, a]
             worst = max(worst, bound - gain)
         value[s] = gain
-        policy[s] = upper
+        put(policy[s], upper)
     return worst, biggest
 
 
@@ -305,7 +306,7 @@ def _moved(q, baseline, price, rate, policy):
             net = q[a] if price[a] == 0.0 else q[a] - rate * price[a]
             if net > top or (net == top and price[a] < price[best]):
                 best, top = a, net
-    policy[:] = baseline
+    put(policy, baseline)
     spent, taken = 0.0, 0
     if best >= 0:
         for a in range(q.size):

@@ -173,7 +173,7 @@ class Stage:
         pairs, truth, start, horizon = self._pairs, self.truth, self.truth.start, self.horizon
         terminal, shows, best = truth.course.terminal.tolist(), hasattr(agent, "policy"), self._best
         act, observe, uses = agent.act, agent.observe, truth.uses
-        nowhere = -1 if is_compiled(agent) else None
+        by_source, nowhere = uses.used.size > 0, -1 if is_compiled(agent) else None
         episodes, length = trace.rewards.shape
         state, total = start, 0.0
         t = i = 0
@@ -199,9 +199,8 @@ class Stage:
                             raise self.untrue(policy, i, state, action)
                     if i == 0:
                         trace.followed[t] = policy if shows and np.ndim(policy) == 1 else -1
-                    if uses is None:
-                        uniform = uniforms[i]
-                    else:
+                    uniform = uniforms[i]
+                    if by_source:
                         uniform = uniform_at(uses.key, b, uses.used[b])
                         uses.used[b] += 1
                     place = bisect_right(cumulative, uniform)
@@ -233,7 +232,7 @@ def compiled_loop(shows: bool, by_source: bool) -> Callable[..., tuple[int, int]
         agent: Any, env: np.random.Generator, known: Known, work: Work, truth: Truth, trace: Trace
     ) -> tuple[int, int]:
         entries = truth.course.entries
-        uses: Any = truth.uses
+        uses = truth.uses
         state, total = truth.start, 0.0
         for t in range(trace.rewards.shape[0]):
             for i in range(trace.rewards.shape[1]):
@@ -272,7 +271,7 @@ def play_compiled(stage: Stage, agent: Any, env: np.random.Generator, trace: Tra
     shows = "policy" in type(agent)._numba_type_.class_type.struct
     if not shows:
         trace.followed[...] = -1
-    state, action = compiled_loop(shows, stage.truth.uses is not None)(
+    state, action = compiled_loop(shows, stage.truth.uses.used.size > 0)(
         agent, env, stage.known, stage.work, stage.truth, trace
     )
     if state >= 0:

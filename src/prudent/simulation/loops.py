@@ -27,7 +27,7 @@ class Truth(NamedTuple):
     keys: IntArray  # [C, S] policies whose values are known
     values: FloatArray  # [C, S]
     full: IntArray  # [C] 1 where there is one
-    uses: Uses | None  # uniform numbers by source, if agents are paired by these
+    uses: Uses  # uniform numbers by source, if agents are paired by these
 
 
 class Restarts(NamedTuple):
@@ -104,11 +104,10 @@ def _walk_episode(
 
 
 @lean
-def _count_anew(uses: Uses | None, key: npt.NDArray[np.uint64]) -> None:
+def _count_anew(uses: Uses, key: npt.NDArray[np.uint64]) -> None:
     """Set a new key of uniform numbers by source."""
-    if uses is not None:
-        put(uses.key, key)
-        uses.used[:] = 0
+    put(uses.key, key)
+    uses.used[:] = 0
 
 
 @kernel

@@ -378,7 +378,7 @@ class _Run:
             keys=np.zeros((rows, states), dtype=np.int64),
             values=np.zeros((rows, states)),
             full=np.zeros(rows, dtype=np.int64),
-            uses=Uses(np.zeros(2, np.uint64), np.zeros(len(self.prior), np.int64)) if self.by_source else None,
+            uses=Uses(np.zeros(2, np.uint64), np.zeros(len(self.prior) if self.by_source else 0, np.int64)),
         )
 
     def together(self, settings: AnyAgent) -> int:
@@ -514,8 +514,7 @@ class _Run:
 
         def alone(first: int, traces: Trace, answers: FloatArray) -> None:
             env, rng, restarts = self.streams(first, 1)
-            if truth.uses is not None:
-                truth.uses.key[...], truth.uses.used[...] = restarts.keys[0], 0
+            truth.uses.key[...], truth.uses.used[...] = restarts.keys[0], 0
             regret, rewards, visited, followed, at, snapshots = traces
             answers[0] = one(env, rng, Trace(regret[0], rewards[0], visited[0], followed[0], at, snapshots[0]))
 
