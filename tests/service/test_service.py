@@ -306,6 +306,12 @@ def test_metrics_count_requests_decisions_and_rewards(tmp_path):
             assert line in lines, line
 
 
+@pytest.mark.parametrize("port", [0, -1, 99999])
+def test_ports_that_cannot_be_are_refused(tmp_path, port):
+    with refused(ParameterError, "port", argument="port", value=port):
+        serve(f"sqlite:{tmp_path}", port=port)
+
+
 def test_a_port_that_is_taken_is_said_before_slots_are_opened(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -130,6 +130,10 @@ def _is_loopback(host: str) -> bool:
 
 def _require_free(host: str, port: int) -> None:
     """Raise unless a server can listen there; it looks before the slots are opened."""
+    if not 0 < port < 2**16:  # the system would take the rest of a division
+        raise ParameterError(
+            f"port must be from 1 to {2**16 - 1}, got {port}", code="port", argument="port", value=port
+        )
     try:
         for family, kind, number, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             with socket.socket(family, kind, number) as found:
