@@ -142,8 +142,9 @@ def decide_rows(
                 else:
                     _single_moments(screen[:], contexts[part], own)
                 _screen_rows(own[0], own[1], factor[part], below, above, uniforms, rule.clip, forced, rivals)
-            given: Any = (*posterior, rule[:], contexts, eligible, values, moments.freedom, scale, forced, rivals)
-            stream.next = _choose_rows(*given, stream.block, stream.next, first, choices[:])
+            which = (contexts, eligible, values, moments.freedom, scale, forced, rivals)
+            given: Any = (*posterior, rule[:], *which, stream.block, stream.next, first, choices[:])
+            stream.next = _choose_rows(*given)
         else:
             choices.places[first : first + size], choices.scores[first : first + size] = forced, math.nan
         if mixed:  # the next ones depend on it
