@@ -111,7 +111,7 @@ def _clicks_and_items() -> None:
             slate.propensity  # noqa: B018
     named = pr.SharedLinearBandit.from_log([([1.0, 0.0], "a", 2.0)], offsets=True, noise_sd=1.0, rng=0)
     page = named.select({item: [1.0, 0.5] for item in "abc"}, top=2)
-    page.inclusion(), page.slate_propensity, page.set_propensity  # noqa: B018
+    page.inclusion(), page.slate_propensity, page.set_propensity
     pr.posteriors.LogisticPosterior(1).update([[1.0]], [1.0])
     for sd in (None, 1.0):
         sparse = pr.bandits.SparseLinearBandit(3, 4, rng=0, noise_sd=sd)
