@@ -47,3 +47,21 @@ def test_features_and_revenue_through_http_and_after_a_restart(folder, rng):
         again = client.post("/v1/slots/shop/decide", json={"context": contexts[2]}).json()
         assert again["arm"] in SPEC["arms"]
         assert np.isfinite(again["propensity"])
+
+
+def test_a_slot_of_items_learns_places(tmp_path, rng):
+    """Rewards come by the ids of places; after a restart the slot still knows how many there are."""
+    rows = rng.normal(size=(5, 2)).tolist()
+    spec = {"kind": "items", "features": ["x", "y"], "rewards": "bernoulli", "places": 3}
+    with TestClient(application_of(tmp_path), headers=ADMIN) as client:
+        assert client.put("/v1/slots/page", json=spec).status_code == 201
+        for i in range(20):
+            found = client.post("/v1/slots/page/decide", json={"context": rows, "top": 3}).json()
+            for place in (2, 0):
+                body = {"id": found["ids"][place], "reward": float((i + place) % 2)}
+                assert client.post("/v1/slots/page/reward", json=body).json() == {"status": "ok"}
+        problem(client.put("/v1/slots/arms", json={"arms": ["a", "b"], "places": 3}), 422, "conflicting-arguments")
+    with TestClient(application_of(tmp_path), headers=ADMIN) as client:
+        found = client.post("/v1/slots/page/decide", json={"context": rows, "top": 3})
+        assert found.status_code == 200, found.text
+        problem(client.post("/v1/slots/page/decide", json={"context": rows, "top": 4}), 422, "too-many-places")

@@ -34,7 +34,6 @@ from ..errors import DataError, ParameterError
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
 from .arm_names import arm_names, listed_names
-from .base import Bandit
 from .belief.glm import LINKS
 from .belief.glm_items import GlmItems
 from .belief.items import GaussianItems, ItemBelief
@@ -43,6 +42,7 @@ from .checkup import Checkup, item_checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
 from .law.base import Law
+from .places import MOST_PLACES, ItemPlaces
 from .settings import BanditSettings, checked_sd
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _total = np.add.reduce  # sooner than a method
 
 
-class SharedLinearBandit(Bandit):
+class SharedLinearBandit(ItemPlaces):
     """Bandit that chooses among items by their features, all with the same coefficients, and with a dial for risk.
 
     An item with features x pays x'theta plus noise; for clicks and counts x'theta is a log odds or log rate. What is
@@ -95,6 +95,10 @@ class SharedLinearBandit(Bandit):
     offset_precision : float, optional
         Prior precision of the offsets, in units of the noise. By default it is learned from all items: where they
         differ by their features alone, offsets come to nothing.
+    places : int, optional
+        Number of places of a slate whose chances to be looked at are learned with theta, for clicks and counts: a click
+        at place p has the chance e_p times that of the item. ``update`` then takes the place of each reward, and
+        ``looked_at`` says what was learned. By default a reward says the same wherever the item stood.
     draws : {"independent", "joint"}, default="independent"
         Whether every item draws its score from its own marginal, for which propensities are exact, or all from common
         draws of theta, for which they are sampled.
@@ -133,7 +137,6 @@ class SharedLinearBandit(Bandit):
     """
 
     _KIND: ClassVar[str] = "SharedLinearBandit"
-    _belief: ItemBelief
     _checked_names: tuple[Arm, ...] = ()  # of the last decision; nobody can change a tuple
     _text: list[Arm] | None = None  # the same if they are all texts, which nothing but texts are equal to
 
@@ -150,6 +153,7 @@ class SharedLinearBandit(Bandit):
         prior_precision: ArrayLike | None = None,
         offsets: bool = False,
         offset_precision: float | None = None,
+        places: int | None = None,
         draws: str = "independent",
         min_propensity: float | None = None,
         exploration: float | str | None = None,
@@ -171,7 +175,11 @@ class SharedLinearBandit(Bandit):
         require_memory(32.0 * size**2, "dim", self._dim)
         prior = None if prior_precision is None else item_prior(prior_precision, self._dim, self._intercept)
         belief: ItemBelief
+        known = 1 if places is None else whole_number(places, "places", 2, MOST_PLACES)
         if rewards == "gaussian":
+            if places is not None:
+                message = "places go with clicks and counts: give rewards='bernoulli' or 'poisson'"
+                raise ParameterError(message, code="conflicting-arguments", argument="places")
             blank = np.eye(size) if prior is None else prior
             belief = GaussianItems(blank, self._intercept, sd, draws, precision if own else None)
         else:
@@ -179,7 +187,7 @@ class SharedLinearBandit(Bandit):
             if own:
                 message = f"offsets do not go with rewards={rewards!r}"
                 raise ParameterError(message, code="conflicting-arguments", argument="offsets")
-            belief = GlmItems(rewards, size, prior, self._intercept, draws)
+            belief = GlmItems(rewards, size, prior, self._intercept, draws, known)
         super().__init__(belief, chosen, half_life, rng)
         self._index: dict[Arm, int] = {}  # of the items that have offsets
 
@@ -350,7 +358,7 @@ class SharedLinearBandit(Bandit):
         """
         with self._lock:
             features, names, labels = self._candidates(context, arms, learn=True)
-            top = whole_number(top, "top", maximum=len(names))
+            top = self._checked_top(top, len(names))
             self._check_floor(len(names))
             t = self._decisions + 1
             settings = self._settings.at(t, item=True)
@@ -406,7 +414,7 @@ class SharedLinearBandit(Bandit):
         for rows in slates:
             _, names, labels = self._candidates(rows, arms)
             self._check_floor(len(names))
-            whole_number(1 if top is None else top, "top", maximum=len(names))
+            self._checked_top(1 if top is None else top, len(names))
             if labels is not None and self.features is None and self._encoder is None:
                 self.name_features(labels)
         return list(slates)
@@ -470,6 +478,7 @@ class SharedLinearBandit(Bandit):
         arm: Arm | Sequence[Arm] | None,
         reward: ArrayLike,
         *,
+        place: int | Sequence[int] | None = None,
         time: TimeLike | Sequence[TimeLike] = None,
     ) -> Self:
         """Learn a reward of an item, or many; a batch is learned whole or not at all.
@@ -482,6 +491,8 @@ class SharedLinearBandit(Bandit):
             Name of the item, or names [T]. Only bandits with offsets need it.
         reward : array-like
             The reward, or rewards [T].
+        place : int or sequence of int, optional
+            Place of the item on its slate, from 0, or places [T]: needed if the bandit learns `places`, else not used.
         time : float or datetime, or sequence of them, optional
             Time of the decision, one or [T], for a half-life in time. A late reward enters as faded as it is old.
 
@@ -505,12 +516,12 @@ class SharedLinearBandit(Bandit):
             points, labels = self._read(context, learn=True)
             values = self._checked_rewards(reward, points.shape[:-1]).reshape(-1)
             contexts = self._belief.with_constant(points.reshape(-1, self._dim))
-            names = self._learned_names(arm, len(values))
+            names, stood = self._learned_names(arm, len(values)), self._learned_places(place, len(values))
             known = len(self._index)
             try:
                 with nullcontext() if self._drift is None else self._all_or_none(contexts):
                     weights = self._weights(time, len(values))
-                    self._belief.learn(contexts, self._new_rows(names), values, weights)
+                    self._belief.learn(contexts, self._new_rows(names) if stood is None else stood, values, weights)
             except BaseException:
                 self._index = {name: row for name, row in self._index.items() if row < known}
                 self._belief.keep_rows(known)
@@ -604,10 +615,13 @@ class SharedLinearBandit(Bandit):
     def _blank(cls, names: list[Arm], values: dict[str, Any], arrays: Arrays, **options: Any) -> Self:
         priors = arrays["prior_precision"]
         prior = priors if priors.ndim == 2 else priors[0]
-        offset = values.get("offset_precision")
+        offset, places = values.get("offset_precision"), values.get("places")
+        size = len(prior) - (0 if places is None else whole_number(places, "places", 2, MOST_PLACES) - 1)
+        prior = prior[:size, :size]
         return cls(
-            len(prior) - bool(options["intercept"]),
+            size - bool(options["intercept"]),
             draws=values["draws"],
+            places=places,
             prior_precision=prior if values["prior"] == "given" else None,
             offsets=offset is not None,
             offset_precision=None if values.get("offsets") == "learned" else offset,

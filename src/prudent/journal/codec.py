@@ -183,7 +183,10 @@ class Codec:
         if isinstance(bandit, LinearBandit) and arm not in bandit.arms:
             return "arm removed"
         try:
-            bandit.update(longer(choice.points[place], bandit), arm, reward, **timed(bandit, row.time))
+            given = timed(bandit, row.time)
+            if isinstance(bandit, SharedLinearBandit) and bandit.places is not None:
+                given |= {"place": place}
+            bandit.update(longer(choice.points[place], bandit), arm, reward, **given)
         except DataError as error:
             if error.code != "too-large":  # a posterior would be out of range
                 raise

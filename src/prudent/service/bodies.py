@@ -41,6 +41,7 @@ class SlotSpec(Struct, forbid_unknown_fields=True, omit_defaults=True):
     exploration: float | str | None = None
     interactions: str | None = None
     half_life: float | None = None  # in decisions
+    places: int | None = None  # of a slate of items, whose chances to be looked at are learned
     seed: int | None = None
     window: float | None = None  # seconds
     default: float = 0.0
@@ -78,7 +79,10 @@ class SlotSpec(Struct, forbid_unknown_fields=True, omit_defaults=True):
                 if getattr(self, name) is not None:
                     text = f"{name} is for a slot of arms: candidates come with each decision"
                     raise ParameterError(text, code="conflicting-arguments", argument=name)
-            return SharedLinearBandit(**options)
+            return SharedLinearBandit(**options, places=self.places)
+        if self.places is not None:
+            text = "places is for a slot of items"
+            raise ParameterError(text, code="conflicting-arguments", argument="places")
         for name in ("first_pulls", "noise", "max_propensity", "interactions"):
             if getattr(self, name) is not None:
                 options[name] = getattr(self, name)

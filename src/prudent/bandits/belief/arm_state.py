@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ..._support.checks import FloatArray
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
 from ...posteriors.linear import LinearGaussianPosterior
 from ..kernels import layout as col
+from ..kernels.layout import Arms
 from ..kernels.step import LARGEST
 from .base import all_usable, require_state
 
@@ -25,6 +27,23 @@ ARM_SCHEMA = {
     "tries": "int64 A",
     "pool": f"float64 {col.SAVED.stop}",
 }
+
+
+def tallies_of(arms: Arms) -> Arrays:
+    """Return the parts of a table that a state file holds as they are, as views."""
+    return {
+        "prior": arms.marks[:, col.WHICH],
+        "extra": arms.extra,
+        "weights": arms.parts[:, col.WEIGHT],
+        "pulls": arms.marks[:, col.PULLS],
+        "tries": arms.marks[:, col.TRIES],
+    }
+
+
+def row_sums(arms: Arms, row: int) -> dict[str, Any]:
+    """Return the sums over the rewards of an arm, by name in a state file."""
+    sums: dict[str, Any] = {name: field[row] for name, field in tallies_of(arms).items() if name != "prior"}
+    return sums | {"gram": col.sums_of(arms, row)}
 
 
 def require_priors(arrays: Arrays, moved: FloatArray) -> None:

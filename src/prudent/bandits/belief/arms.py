@@ -30,7 +30,7 @@ from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
 from ..settings import BanditSettings
-from .arm_state import ARM_SCHEMA, require_priors, require_tallies
+from .arm_state import ARM_SCHEMA, require_priors, require_tallies, row_sums, tallies_of
 from .base import (
     NEW,
     ROUNDED,
@@ -405,10 +405,10 @@ class ArmBelief(Belief):
 
     def _news(self, other: ArmBelief, since: ArmBelief | None, match: Match) -> dict[str, Any] | None:
         """Return the sums of the rewards of an arm since then; None if they contradict the ancestor."""
-        news = other._sums_of(match.there)
+        news = row_sums(other.table, match.there)
         if since is None or match.was is None:
             return news
-        past = since._sums_of(match.was)
+        past = row_sums(since.table, match.was)
         total, lost = two_sums(news["gram"][0], -past["gram"][0])
         gram = np.stack([total, news["gram"][1] - past["gram"][1] + lost])
         news = {name: news[name] - past[name] for name in news} | {"gram": gram}
@@ -416,12 +416,6 @@ class ArmBelief(Belief):
         if torn or self._impossible(gram) or not other.same_prior(match.there, since, match.was):
             return None
         return news
-
-    def _sums_of(self, row: int) -> dict[str, Any]:
-        """Return the sums over the rewards of an arm, by name in a state file."""
-        arms = self.table
-        sums: dict[str, Any] = {name: field[row] for name, field in self._tallied().items() if name != "prior"}
-        return sums | {"gram": col.sums_of(arms, row)}
 
     def _impossible(self, gram: FloatArray) -> bool:
         """Return whether no rewards have these sums."""
@@ -449,7 +443,7 @@ class ArmBelief(Belief):
         )
 
     def _add_news(self, row: int, news: dict[str, Any]) -> None:
-        sums = self._tallied()
+        sums = tallies_of(self.table)
         sums["tries"][row] += news["tries"]
         if not news["pulls"]:
             return
@@ -601,27 +595,16 @@ class ArmBelief(Belief):
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         return {"rewards": self.reward_kind, "prior": self.prior_origin}
 
-    def _tallied(self) -> Arrays:
-        """Return the parts of the table that a state file holds as they are, as views."""
-        arms = self.table
-        return {
-            "prior": arms.marks[:, col.WHICH],
-            "extra": arms.extra,
-            "weights": arms.parts[:, col.WEIGHT],
-            "pulls": arms.marks[:, col.PULLS],
-            "tries": arms.marks[:, col.TRIES],
-        }
-
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
         arms = self.table
         shared = {"prior_precision": self.priors, "prior_mean": arms.start, "pool": arms.pool[col.SAVED]}
-        return shared | self._tallied() | {"gram": col.sums_of(arms)}
+        return shared | tallies_of(self.table) | {"gram": col.sums_of(arms)}
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take the state of a file; see ``Belief.restore``."""
         self._require(arrays)
-        for name, field in self._tallied().items():
+        for name, field in tallies_of(self.table).items():
             field[:] = arrays[name]
         col.put_sums(self.table, slice(None), arrays["gram"])
         self.table.pool[col.SAVED] = arrays["pool"]

@@ -7,8 +7,9 @@ features, in one normal belief with them: what low places show of an item is the
 known of e_p makes clicks there say less. With the log odds eta = s'theta of a, q moves by
 dq = q ((1 - a) d eta + d u_p), hence its log odds by (1 - a) / (1 - q) d eta + 1 / (1 - q) d u_p. So a click is learned
 as one with the log odds of q in a context of these factors: linear around the mean, with the information of the exact
-likelihood. Rates of counts are products too: their logarithm is s'theta + u_p exactly. Decisions compare items in one
-and the same place, by s'theta alone.
+likelihood (but factors are at most ``_LARGEST_FACTOR``, which counts likely clicks for less). Rates of counts are
+products too: their logarithm is s'theta + u_p exactly. Before data e_p is about 1 / sqrt(p), halfway between no effect
+and 1 / p, both within 1.2 sds for slates of five. Decisions compare items in one and the same place, by s'theta alone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from .base import POSTERIORS, Match
 from .glm import GlmArms
 from .items import NO_ITEMS, ItemBelief, Theta
 
-_PLACE_SD = 1.0  # of the logarithm of the chance that a place is looked at, before data
+_PLACE_SD = 0.7  # of the logarithm of the chance that a place is looked at, before data
+_LARGEST_FACTOR = 2.0  # which rewards are learned with: a likely click would count for more than all before it
 _LIKELIEST = 0.95  # chance of a click at a place that rewards are learned with
 _MOST = 500.0  # whose exponential is taken
 
@@ -65,6 +67,7 @@ class GlmItems(ItemBelief):
     ) -> None:
         super().__init__(intercept, draws)
         self.places, self._dim = places, dim
+        self._usual = -0.5 * np.log(np.arange(1.0, places + 1.0))
         more = np.full(places - 1, _PLACE_SD)
         if prior is not None:
             prior = np.block([[prior, np.zeros((dim, more.size))], [np.zeros((more.size, dim)), np.diag(more**-2.0)]])
@@ -89,14 +92,16 @@ class GlmItems(ItemBelief):
         if place == 0:
             return row, 0.0
         own, mean = self._dim + place - 1, self.arm.table.mean[0]
+        usual = self._usual[place]
         if self.link == COUNTS:
             row[own] = 1.0
-            return row, 0.0
+            return row, usual
         log_odds = float(context @ mean[: self._dim])
         miss = 1.0 / (1.0 + math.exp(min(log_odds, _MOST)))  # 1 - a
-        click = min(math.exp(min(float(mean[own]), _MOST)) * (1.0 - miss), _LIKELIEST)
-        row *= miss / (1.0 - click)
-        row[own] = 1.0 / (1.0 - click)
+        click = min(math.exp(min(usual + float(mean[own]), _MOST)) * (1.0 - miss), _LIKELIEST)
+        factor = min(1.0 / (1.0 - click), _LARGEST_FACTOR)
+        row *= miss * factor
+        row[own] = factor
         return row, math.log(click / (1.0 - click)) - float(row @ mean)
 
     def _wide(self, rows: FloatArray) -> FloatArray:
@@ -113,7 +118,7 @@ class GlmItems(ItemBelief):
         """
         mean, covariance = self.arm.table.mean[0], self._covariance()
         sds = np.sqrt(np.diagonal(covariance)[self._dim :])
-        return np.append(0.0, mean[self._dim :]), np.append(0.0, sds)
+        return self._usual + np.append(0.0, mean[self._dim :]), np.append(0.0, sds)
 
     def _covariance(self) -> FloatArray:
         root = roots_of(self.arm.table, 0)
