@@ -90,8 +90,9 @@ def typical_variance(sds: AnyFloats) -> float:
         return 0.0
     for i in range(sds.shape[0]):
         ratio = least / sds[i]
-        total += ratio * ratio
-        squares += ratio * ratio * ratio * ratio
+        ratio *= ratio
+        total += ratio
+        squares += ratio * ratio
     return least * least * (total / squares)
 
 
