@@ -1,4 +1,4 @@
-"""Clicks by place of a slate: ``python -m benchmarks.places --runs 20``.
+"""Clicks by place of a slate: ``python -m benchmarks.places --runs 40``.
 
 Slates of 4 out of 20 items. A click has the chance that the place is looked at times that of the item. Worlds:
 
@@ -69,7 +69,7 @@ def row(world: str, runs: int) -> str:
 def main(arguments: list[str]) -> int:
     """Measure, print the rows, and put the table into the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.places", description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=20, help="replications of each world")
+    parser.add_argument("--runs", type=int, default=40, help="replications of each world")
     asked = parser.parse_args(arguments)
     lines = ["| world | without `places` | with | difference | last place, learned (true) |", "|---|---|---|---|---|"]
     for world in WORLDS:
