@@ -130,7 +130,7 @@ class LinearBandit(NamedArms):
     >>> decision.arm in ("red", "blue"), decision.propensity
     (True, 0.5)
     >>> bandit.update([1.0, 0.5], decision.arm, reward=1.0)
-    LinearBandit(3 arms, dim=2, settings='TS', 1 decisions, 1 rewards)
+    LinearBandit(3 arms, dim=2, settings='TS auto', 1 decisions, 1 rewards)
     """
 
     _KIND: ClassVar[str] = "LinearBandit"
