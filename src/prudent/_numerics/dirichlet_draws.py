@@ -21,7 +21,7 @@ _WITHIN = ki_double.astype(np.int64)  # sizes below these lie within their strip
 
 
 @lean
-def _edge(rng: np.random.Generator, strip: int, size: int, x: float) -> float:
+def _edge(rng: np.random.Generator, strip: np.uint64, size: np.int64, x: float) -> float:
     """Return the normal variate of a first try of NumPy's ziggurat that lies at the edge of its strip."""
     bits = rng.bit_generator
     if strip == 0:
@@ -30,7 +30,7 @@ def _edge(rng: np.random.Generator, strip: int, size: int, x: float) -> float:
             height = -np.log1p(-next_double(bits))
             if height + height > beyond * beyond:
                 return -(ziggurat_nor_r + beyond) if (size >> 8) & 1 else ziggurat_nor_r + beyond
-    low, high = fi_double[strip], fi_double[strip - 1]
+    low, high = fi_double[strip], fi_double[strip - np.uint64(1)]
     return x if (high - low) * next_double(bits) + low < math.exp(-0.5 * x * x) else rng.standard_normal()
 
 

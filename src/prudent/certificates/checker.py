@@ -155,8 +155,7 @@ class Row:
     """What one pair can bring, and the bound that its backup is compared with."""
 
     def __init__(self, model: Model, j: int, value: list[float], error: float, state: int) -> None:
-        a, b = model.first[j], model.first[j + 1]
-        self.discount, self.limit = model.discount, (value[state], error)
+        (a, b), self.discount, self.limit = model.first[j : j + 2], model.discount, (value[state], error)
         later = [(value[s], error) if s >= 0 else (0.0, 0.0) for s in model.next_state[a:b]]
         if model.counts is None:  # the reward of the pair is one more outcome, of weight 1
             self.weights, self.total = [1.0, *model.probability[a:b]], Fraction(1)
@@ -188,9 +187,8 @@ class Row:
         if arb is None:
             raise ImportError("models with counts need python-flint: pip install python-flint")
         sign, merged = (1 if alpha > 0.0 else -1), dict[Any, Fraction]()
-        for count, outcome in zip(self.weights, self.outcomes, strict=True):
-            if count > 0.0:
-                merged[outcome] = merged.get(outcome, Fraction(0)) + Fraction(count)
+        for count, outcome in filter(lambda row: row[0] > 0.0, zip(self.weights, self.outcomes, strict=True)):
+            merged[outcome] = merged.get(outcome, Fraction(0)) + Fraction(count)
         ctx.prec = BITS
         values = [sign * (arb(r) + arb(self.discount) * (arb(v) + arb(e))) for r, (v, e) in merged]
         tail = Tail(values, [arb(n.numerator) / arb(n.denominator) for n in merged.values()], abs(alpha))
@@ -206,17 +204,20 @@ class Tail:
         self.total = sum(counts, arb(0))
         self.mean = sum((n * v for n, v in zip(counts, values, strict=True)), arb(0)) / self.total
         spread = sum((n * (v - self.mean) ** 2 for n, v in zip(counts, values, strict=True)), arb(0))
-        self.sd = float(abs((spread / (self.total * (self.total + 1))).mid()).sqrt())
+        self.sd = (spread / (self.total * (self.total + 1))).abs_upper().sqrt()
+        self.least = self.mean - self.sd * (arb(alpha) / (1 - arb(alpha))).sqrt()  # <= CVaR <= mean: Cantelli
 
     def at_least(self, limit: Any) -> bool:
         """Say whether CVaR >= limit is proved."""
-        certain = all(v >= limit for v in self.values)
-        return certain or (len(self.values) > 1 and bool(self.gain(arb(self.quantile())) >= limit))
+        certain = all(v >= limit for v in self.values) or self.least >= limit
+        open_yet = len(self.values) > 1 and not self.mean < limit
+        return bool(certain or (open_yet and self.gain(arb(self.quantile())) >= limit))
 
     def at_most(self, limit: Any) -> bool:
         """Say whether CVaR <= limit is proved."""
-        if len(self.values) == 1 or all(v <= limit for v in self.values):
-            return all(v <= limit for v in self.values)
+        certain = all(v <= limit for v in self.values) or self.mean <= limit
+        if certain or len(self.values) == 1 or self.least > limit:
+            return bool(certain)
         middle = arb(self.quantile())
         depth = float((middle - (top := self.gain(middle))).mid())  # of the tail
         pairs = ([self.gain(middle + sign * arb(step * depth)) for sign in (-1, 1)] for step in STEPS)
@@ -238,8 +239,7 @@ class Tail:
         low, high = 0.0, 1.0 / max(a for _, a in rows)
         for _ in range(80):  # c is near the saddle point of M(z) / z^power
             c = 0.5 * (low + high)
-            left = math.fsum(n * a / (1.0 - c * a) for n, a in rows) < power / c
-            low, high = (c, high) if left else (low, c)
+            low, high = (c, high) if math.fsum(n * a / (1.0 - c * a) for n, a in rows) < power / c else (low, c)
         width = (math.fsum(n * (a / (1.0 - c * a)) ** 2 for n, a in rows) + power / c**2) ** -0.5
         top = -sum((n * (1 - arb(c) * gap).log() for n, gap in zip(self.counts, gaps, strict=True)), arb(0))
 
@@ -263,7 +263,7 @@ class Tail:
         low, high = min(float(v.mid()) for v in self.values), max(float(v.mid()) for v in self.values)
         aim, margin, side = min(1.0 - self.alpha, 1.0 - 2.0**-53), 0.01 * (high - low), 0
         below, above = -aim, self.alpha
-        x = min(max(float(self.mean.mid()) + self.sd * NormalDist().inv_cdf(aim), low + margin), high - margin)
+        x = min(max(float(self.mean.mid()) + float(self.sd) * NormalDist().inv_cdf(aim), low + margin), high - margin)
         ctx.prec = 64
         for _ in range(100):  # false position, Illinois
             found = float(self.integral([arb(x) - v for v in self.values], 1, 1e-12).mid()) - aim

@@ -31,7 +31,7 @@ most a quarter of it all, so that two processes end together."""
 KERNELS = 640
 """How many kernels are compiled, about: where the progress bar ends."""
 
-COMPILED = "+\n"  # what a process prints when it has compiled a kernel
+_COMPILED = "+"  # what a process prints when it has compiled a kernel
 
 
 def compile_all(tell: Callable[[str], None], advance: Callable[[], object] = lambda: None) -> None:
@@ -49,14 +49,15 @@ def compile_all(tell: Callable[[str], None], advance: Callable[[], object] = lam
             _require_kept(compile_part(name))
 
     def in_child(_: int) -> None:
-        call = [sys.executable, "-m", f"{__package__}.kernels"]
+        call = [sys.executable, "-m", f"{__package__}.kernels", _COMPILED]
         with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
             try:
                 compile_parts(lambda name: _ask(child, name, advance))
             except BaseException:
                 left.clear()  # the other processes finish their part and end
-                child.kill()
                 raise
+            finally:
+                child.kill()  # all is kept; taking the compiler apart, object by object, would take a second
 
     if jobs == 1:
         from numba.core import event
@@ -76,7 +77,7 @@ def _ask(child: subprocess.Popen[str], name: str, advance: Callable[[], object])
     assert child.stdout is not None
     try:
         print(name, file=child.stdin, flush=True)
-        while (answer := child.stdout.readline()) == COMPILED:
+        while (answer := child.stdout.readline()) == f"{_COMPILED}\n":
             advance()
     except BrokenPipeError:
         answer = ""
