@@ -329,9 +329,10 @@ def test_check_speaks_of_columns_and_not_of_places_that_wait_for_a_category(rng)
 def test_a_cell_at_fault_is_shown(cell, shown):
     bandit = pr.LinearBandit(2, features=pr.Features(visits="count", tags="tags"), rng=1)
     column = "tags" if cell is True else "visits"
-    with pytest.raises(DataError, match=f"is {shown},") as caught:
+    with pytest.raises(DataError) as caught:
         bandit.select({column: cell})
     assert caught.value.fields["value"] == shown
+    assert f"is {shown}," in str(caught.value)
 
 
 # -- service -----------------------------------------------------------------------------------------------

@@ -268,8 +268,8 @@ class Decision:
         >>> from prudent.bandits import SharedLinearBandit
         >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, rng=1)
         >>> chance, error = bandit.select([[1.0], [1.0], [1.0]], top=2).inclusion()
-        >>> chance.round(12), error
-        (array([0.666666666667, 0.666666666667, 0.666666666667]), array([0., 0., 0.]))
+        >>> chance.round(12).tolist(), error.tolist()
+        ([0.666666666667, 0.666666666667, 0.666666666667], [0.0, 0.0, 0.0])
         """
         top, size, draws = self._chances_of_slate(draws)
         if top == size:
