@@ -832,3 +832,15 @@ def test_complex_levels_are_refused():
 def test_tables_of_episodes_and_levels_are_refused(given):
     with pytest.raises(ParameterError):
         pr.simulate(pr.envs.frozen_lake(0.2), [pr.brps_rl(alpha=0.5)], episodes=5, replications=1, **given)
+
+
+def test_chances_of_another_library_may_be_large_numbers():
+    class Learner:
+        def score(self, context, actions, action):
+            return 1.7e308
+
+        def learn(self, *_):
+            return None
+
+    bandit = pr.simulation.adapt_bandit(Learner(), ["a", "b"], rng=1)
+    np.testing.assert_array_equal(bandit.propensities([1.0]), [0.5, 0.5])

@@ -170,6 +170,7 @@ class TellingBandit(ForeignBandit):
             raise DataError(message, code="wrong-shape", argument="context", value=points.shape)
         told = [non_negative_array(self._engine.chances(point), "chances", ndim=1) for point in np.atleast_2d(points)]
         rows = np.array([chances[places] for chances in told]).reshape(len(told), len(places))
+        rows = rows / np.maximum(rows.max(axis=1, keepdims=True), 1.0)  # whose sum may be too large a number
         total = rows.sum(axis=1, keepdims=True)
         rows = np.where(total > 0.0, rows / np.where(total > 0.0, total, 1.0), 1.0 / len(places))
         return rows[0] if points.ndim == 1 else rows
