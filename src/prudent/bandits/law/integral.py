@@ -15,7 +15,7 @@ from .tables import TableLaw
 _TOLERANCE = 1e-16  # on the square of the difference of two rules, over the integral
 NEGLIGIBLE = 1e-16  # a difference that needs no further look
 DISTANCE = 0.5  # of equidistant points, over the narrowest sd, before they are doubled
-MOST_POINTS = 128  # of the first sum; with more, sds differ so much that panels are faster
+_MOST_POINTS = 512  # of the first sum; with more, sds differ so much that panels are faster
 DOUBLINGS = 3
 _SAFE = 1e-12  # of a chance
 _REACH = math.pi * math.sqrt(2.0 / math.log(2.0 / _SAFE))
@@ -129,7 +129,7 @@ def hump(left: float, right: float, m: float, s: float, rivals: Rivals, law: Tab
         squares += 1.0 / (sd * sd)
         if sd < narrowest and mean + law.low * sd < right:
             narrowest = sd
-    if not right - left < MOST_POINTS * DISTANCE * narrowest:
+    if not right - left < _MOST_POINTS * DISTANCE * narrowest:
         return -1.0
     points = 1 + int((right - left) / (DISTANCE * narrowest))
     safe = (right - left) / safe_distance(squares, law)

@@ -60,7 +60,6 @@ from .integral import (
     GAUSS,
     KRONROD,
     MOST_PANELS,
-    MOST_POINTS,
     NEGLIGIBLE,
     NODES,
     PLAIN,
@@ -75,6 +74,7 @@ from .integral import (
 )
 from .tables import LEAST, TableLaw, cvar_table, mirrored, order_statistic_table, quintics
 
+_MOST_POINTS = 128  # of the first sum for all chances at once; with more, panels are faster
 _JOINT_TOLERANCE = 1e-15  # the same for all chances at once
 _SHARPEST = 1e-3  # sd of the sharpest arm over the distance of arms, for all chances at once
 _SHARPEST_STUDENT = 1e-5  # the same for Student's t, whose panels do not miss a step
@@ -417,7 +417,7 @@ def _joint_humps(
     for i in range(arms):
         if shape[0, i] + shape[1, i] * shape[3, i] > left:
             narrowest = min(narrowest, shape[1, i])
-    if not right - left < MOST_POINTS * DISTANCE * narrowest:
+    if not right - left < _MOST_POINTS * DISTANCE * narrowest:
         return False
     points = 1 + int((right - left) / (DISTANCE * narrowest))
     squares = 0.0
