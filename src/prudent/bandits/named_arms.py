@@ -229,7 +229,7 @@ class NamedArms(Bandit):
             belief, names, k, count = self._belief, self._names, len(self._names), len(contexts)
             free = self._limits is None and self._drift is None and not self._falling
             fitting = contexts.shape == (count, self._dim)
-            if not (free and fitting and isinstance(belief, ArmBelief) and belief.by_kernel):
+            if not (free and fitting and type(belief).decide is ArmBelief.decide):
                 return [], []
             rule, stream, before = belief.rule, self._stream, (self._decisions, self._rewards)
             if rule.floor * k > 1.0 + 1e-12:  # as ``select`` says

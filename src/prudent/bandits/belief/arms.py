@@ -70,7 +70,6 @@ class ArmBelief(Belief):
     link: int | None = None  # of clicks (ODDS) and counts (COUNTS)
     prior_origin: str = "given"  # or "learned" or "uniform"
     schema: ClassVar[dict[str, str]] = {}  # arrays of a state file beside those of all arms
-    by_kernel: ClassVar[bool] = True  # whether ``decide`` is the kernel of all arms in the design of a context
 
     table: Arms
     priors: FloatArray  # [J,D,D], of which the table holds a multiple

@@ -38,7 +38,6 @@ class BetaArms(ArmBelief):
 
     reward_kind = "bernoulli"
     prior_origin = "uniform"
-    by_kernel = False
 
     def __init__(self, count: int) -> None:
         super().__init__(count, np.ones((1, 1)), True, 1.0)

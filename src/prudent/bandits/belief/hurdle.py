@@ -84,7 +84,6 @@ class HurdleArms(GlmArms):
     """
 
     schema: ClassVar[dict[str, str]] = GlmArms.schema
-    by_kernel = False
 
     def __init__(self, count: int, dim: int, prior: FloatArray | None = None, intercept: bool = True) -> None:
         super().__init__(count, "bernoulli", dim, prior, intercept)
